@@ -8,6 +8,15 @@ export const errorCodes = {
   CONFIG_UNKNOWN_OPTION: "An option is not known to the command. The message names the nearest known one where there is one.",
 
   // formats
+  FILE_MISSING: "There is no file at this path.",
+  FILE_UNREADABLE: "A file cannot be opened or read: a folder, no permission, or a failing disk. The message holds the reason of the operating system.",
+  FILE_UNWRITABLE: "A file cannot be written: no permission, no space, or no such folder. What was there before is unchanged.",
+  GZIP_BAD: "A file that begins like gzip is damaged or ends early. Compress or copy it again.",
+  JSONL_BAD_LINE: "A line of a JSON-lines file is not JSON. The message gives file:line:column of the first character that does not fit.",
+  SAFETENSORS_BAD: "A safetensors file breaks its format: no JSON header, an unknown dtype, or sizes that do not agree.",
+  SAFETENSORS_TRUNCATED: "A safetensors file is shorter than its header says. It was not copied or written to its end.",
+  WAV_BAD: "Bytes that are not a WAV file, or a WAV file without a format or data chunk.",
+  WAV_UNSUPPORTED: "A WAV file of an encoding, sample width or number of channels that this reader does not have. With the media addon, libsndfile reads more of them.",
 
   // torch
   NATIVE_MISSING: "A native addon has not been built, or a library it needs is not installed. `npm run setup` in a checkout, or `serac doctor`, says which.",
@@ -17,8 +26,22 @@ export const errorCodes = {
   TORCH_UNKNOWN_OPERATOR: "The loaded libtorch has no operator of this name and overload.",
 
   // audio
+  AUDIO_BAD_RANGE: "The asked-for part of a recording begins after its end, or a time is negative or not a number.",
+  AUDIO_EMPTY: "An audio file without a single sample, or without a single byte.",
+  AUDIO_MISSING: "There is no audio file at this path.",
+  AUDIO_NOT_AUDIO: "A file is in no audio format that can be read, or it is damaged at its beginning.",
+  AUDIO_NOT_FINITE: "Audio that holds NaN or infinite samples. Nothing sensible can be computed from them.",
+  AUDIO_TRUNCATED: "An audio file ends earlier than its header says. It was not copied or written to its end.",
+  AUDIO_UNREADABLE: "An audio file exists but cannot be opened or decoded. The message holds the reason that the library or the operating system gave.",
+  AUDIO_UNWRITABLE: "Audio cannot be written: the place is not writable, or the format does not take this sampling rate or number of channels.",
 
   // text
+  TEXT_BAD_ID: "A token id outside of the vocabulary of the tokenizer.",
+  TEXT_NOT_A_MODEL: "A file that is not a SentencePiece model, or a damaged one.",
+  TEXT_TRAIN_FAILED: "SentencePiece could not train a model. The message holds its reason.",
+  TEXT_TRAIN_NO_INPUT: "There is no text to train a tokenizer on: every line is empty.",
+  TEXT_VOCAB_TOO_LARGE: "The text is too little for the asked-for vocabulary. The message gives the largest size that it supports.",
+  TEXT_VOCAB_TOO_SMALL: "The vocabulary is smaller than the characters of the text and the special tokens need. The message gives the smallest size.",
 
   // data
 

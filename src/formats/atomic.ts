@@ -1,0 +1,64 @@
+/** Files that appear whole or not at all: written beside their place, then renamed over it. */
+import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import { dirname } from "node:path";
+import { FormatError, SeracError, isErrnoException } from "../util/errors.ts";
+
+let counter = 0;
+
+/** A name beside `path` for a file that is not finished yet; unique in this process. */
+export function temporaryPath(path: string): string {
+  return `${path}.tmp-${process.pid}-${counter++}`;
+}
+
+/** Removes a file that may not exist, and never fails. */
+export function removeQuietly(path: string): void {
+  try {
+    rmSync(path, { force: true });
+  } catch {
+    // The error that led here matters more.
+  }
+}
+
+/** Turns a failed system call on `path` into a FormatError; serac's own errors pass. */
+export function fileError(path: string, action: "read" | "write", error: unknown): SeracError {
+  if (error instanceof SeracError) return error;
+  const missing = action === "read" && isErrnoException(error) && error.code === "ENOENT";
+  const message = missing ? "no such file" : `cannot ${action} this file: ${error instanceof Error ? error.message : String(error)}`;
+  return new FormatError(missing ? "FILE_MISSING" : action === "read" ? "FILE_UNREADABLE" : "FILE_UNWRITABLE", { at: path, message, cause: error });
+}
+
+/** Writes all of `bytes` at the current position, in steps that every platform accepts. */
+export function writeFully(fd: number, bytes: Uint8Array): void {
+  const step = 1 << 30; // one write takes at most 2^31 - 1 bytes
+  for (let at = 0; at < bytes.byteLength; ) at += writeSync(fd, bytes, at, Math.min(step, bytes.byteLength - at));
+}
+
+/**
+ * Calls `write` with an open file and puts the result at `path` when it returns; on an exception `path` stays as it was.
+ * @throws FormatError FILE_UNWRITABLE
+ */
+export function writeAtomically(path: string, write: (fd: number) => void): void {
+  const temporary = temporaryPath(path);
+  try {
+    mkdirSync(dirname(path), { recursive: true });
+    const fd = openSync(temporary, "w");
+    try {
+      write(fd);
+      fsyncSync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    renameSync(temporary, path);
+  } catch (error) {
+    removeQuietly(temporary);
+    throw fileError(path, "write", error);
+  }
+}
+
+/**
+ * Writes a file whole or not at all. Folders above it are made.
+ * @throws FormatError FILE_UNWRITABLE
+ */
+export function writeFileAtomic(path: string, content: Uint8Array | string): void {
+  writeAtomically(path, (fd) => writeFully(fd, typeof content === "string" ? Buffer.from(content, "utf8") : content));
+}
