@@ -1,0 +1,48 @@
+// SwooshL and SwooshR of one number, and their derivatives.
+// L(x) = log(1 + exp(x - 4)) - 0.08 x - 0.035; R(x) = log(1 + exp(x - 1)) - 0.08 x - 0.313261687 (Zipformer, arXiv 2310.11230, section 3.6).
+#pragma once
+#include "torch/ops/common.h"
+#include "torch/ops/simd.h"
+
+namespace serac {
+
+struct SwooshShape {
+  float shift;
+  float offset;
+};
+constexpr SwooshShape kSwooshL{4.0f, 0.035f};
+constexpr SwooshShape kSwooshR{1.0f, 0.313261687f};
+
+template <Isa isa>
+SERAC_INLINE float swoosh(float x, SwooshShape shape) {
+  const float z = x - shape.shift;
+  const float tail = log1pOfUnit<isa>(expOfNegative<isa>(z < 0 ? z : -z));
+  return mulAdd<isa>(x, -0.08f, (z > 0 ? z : 0.0f) + tail - shape.offset);
+}
+
+// Value and the logistic part g of the derivative, which is g - 0.08.
+template <Isa isa>
+SERAC_INLINE float swooshAndLogistic(float x, SwooshShape shape, float& logistic) {
+  const float z = x - shape.shift;
+  const float e = expOfNegative<isa>(z < 0 ? z : -z);
+  logistic = (z > 0 ? 1.0f : e) / (1.0f + e);
+  return mulAdd<isa>(x, -0.08f, (z > 0 ? z : 0.0f) + log1pOfUnit<isa>(e) - shape.offset);
+}
+
+template <Isa isa>
+SERAC_INLINE float logisticOf(float x, float shift) {
+  const float z = x - shift;
+  const float e = expOfNegative<isa>(z < 0 ? z : -z);
+  return (z > 0 ? 1.0f : e) / (1.0f + e);
+}
+
+// The same by library operators, for the dtypes and devices that have no loop here; x is float or double.
+inline Tensor swooshByOperators(const Tensor& x, SwooshShape shape) {
+  const Tensor z = x - shape.shift;
+  return at::logaddexp(at::zeros({}, z.options()), z) - 0.08 * x - shape.offset;
+}
+inline Tensor logisticByOperators(const Tensor& x, SwooshShape shape) { return at::sigmoid(x - shape.shift); }
+
+inline bool hasLoop(const Tensor& x) { return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16); }
+
+}  // namespace serac
