@@ -23,10 +23,17 @@ void forwardBytesLoop(const T* x, T* y, uint8_t* bytes, int64_t n, SwooshShape s
   at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
     vectorized([=]<Isa isa>() __attribute__((always_inline)) {
       const uint32_t lo = seed.lo, hi = seed.hi;
-      for (int64_t i = begin; i < end; ++i) {
-        float g;
-        store(y[i], swooshAndLogistic<isa>(load(x[i]), shape, g));
-        bytes[i] = static_cast<uint8_t>(static_cast<int32_t>(mulAdd<isa>(g, kToByte, uniform(lo, hi, static_cast<uint32_t>(i)))));
+      int32_t wide[256];  // narrowing to bytes in a loop of its own keeps both vectorised
+      for (int64_t block = begin; block < end; block += 256) {
+        const int32_t size = static_cast<int32_t>(end - block < 256 ? end - block : 256);
+        const T* __restrict from = x + block;
+        T* __restrict to = y + block;
+        for (int32_t i = 0; i < size; ++i) {
+          float g;
+          store(to[i], swooshAndLogistic<isa>(load(from[i]), shape, g));
+          wide[i] = static_cast<int32_t>(mulAdd<isa>(g, kToByte, uniform(lo, hi, static_cast<uint32_t>(block) + static_cast<uint32_t>(i))));
+        }
+        for (int32_t i = 0; i < size; ++i) bytes[block + i] = static_cast<uint8_t>(wide[i]);
       }
     });
   });
@@ -36,7 +43,9 @@ template <typename T>
 void backwardBytesLoop(const T* grad, const uint8_t* bytes, T* out, int64_t n) {
   at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
     vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-      for (int64_t i = begin; i < end; ++i) store(out[i], load(grad[i]) * mulAdd<isa>(static_cast<float>(bytes[i]), kFromByte, -0.08f));
+      const uint8_t* __restrict from = bytes;
+      T* __restrict to = out;
+      for (int64_t i = begin; i < end; ++i) store(to[i], load(grad[i]) * mulAdd<isa>(static_cast<float>(static_cast<int32_t>(from[i])), kFromByte, -0.08f));
     });
   });
 }

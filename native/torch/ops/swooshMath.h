@@ -16,24 +16,25 @@ constexpr SwooshShape kSwooshR{1.0f, 0.313261687f};
 template <Isa isa>
 SERAC_INLINE float swoosh(float x, SwooshShape shape) {
   const float z = x - shape.shift;
-  const float tail = log1pOfUnit<isa>(expOfNegative<isa>(z < 0 ? z : -z));
+  const float tail = log1pOfUnit<isa>(expOfNegative<isa>(-__builtin_fabsf(z)));
   return mulAdd<isa>(x, -0.08f, (z > 0 ? z : 0.0f) + tail - shape.offset);
 }
+
+// 1 / (1 + exp(-z)) from e = exp(-|z|); by the sign bit, because a choice between two values would keep the loops from being vectorised.
+SERAC_INLINE float logisticFrom(float e, float z) { return 0.5f + __builtin_copysignf(0.5f - e / (1.0f + e), z); }
 
 // Value and the logistic part g of the derivative, which is g - 0.08.
 template <Isa isa>
 SERAC_INLINE float swooshAndLogistic(float x, SwooshShape shape, float& logistic) {
   const float z = x - shape.shift;
-  const float e = expOfNegative<isa>(z < 0 ? z : -z);
-  logistic = (z > 0 ? 1.0f : e) / (1.0f + e);
+  const float e = expOfNegative<isa>(-__builtin_fabsf(z));
+  logistic = logisticFrom(e, z);
   return mulAdd<isa>(x, -0.08f, (z > 0 ? z : 0.0f) + log1pOfUnit<isa>(e) - shape.offset);
 }
 
 template <Isa isa>
 SERAC_INLINE float logisticOf(float x, float shift) {
-  const float z = x - shift;
-  const float e = expOfNegative<isa>(z < 0 ? z : -z);
-  return (z > 0 ? 1.0f : e) / (1.0f + e);
+  return logisticFrom(expOfNegative<isa>(-__builtin_fabsf(x - shift)), x - shift);
 }
 
 // The same by library operators, for the dtypes and devices that have no loop here; x is float or double.
