@@ -1,0 +1,49 @@
+/** From takes and recordings to a finished file. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { Random } from "../src/util/random.ts";
+import { distort } from "./distort.ts";
+import type { Utterance } from "./plan.ts";
+import { convertRate, joinWithGaps, peak, readSound, sampleRate, trimSilence, writeSound } from "./sound.ts";
+import type { Sound } from "./sound.ts";
+
+/** Single digits are joined many times over, so they are kept. */
+const kept = new Map<string, Float32Array>();
+
+/**
+ * Makes the file of an utterance, unless it is there already.
+ * @param folder the output folder, which holds `takes/` too
+ * @returns the length in seconds
+ */
+export async function makeUtterance(utterance: Utterance, folder: string): Promise<number> {
+  const path = join(folder, `${utterance.id}.wav`);
+  if (existsSync(path)) {
+    const { samples, sampleRate: rate } = await readSound(path);
+    return samples.length / rate;
+  }
+  const sound = await assemble(utterance, folder);
+  if (peak(sound.samples) === 0) throw new Error(`${utterance.id} (${utterance.speaker}, "${utterance.text}") is silent`);
+  await writeSound(path, sound);
+  return sound.samples.length / sound.sampleRate;
+}
+
+async function assemble({ set, parts, gaps, distortion }: Utterance, folder: string): Promise<Sound> {
+  if (set === "test-human") {
+    const recordings = await Promise.all(parts.map(readSound));
+    const rate = recordings[0]?.sampleRate as number;
+    return { samples: joinWithGaps(recordings.map(({ samples }) => samples), gaps, rate), sampleRate: rate };
+  }
+  const takes = await Promise.all(parts.map((id) => readTake(id, folder, gaps.length > 0)));
+  if (distortion === undefined) return { samples: joinWithGaps(takes, gaps, sampleRate), sampleRate };
+  return { samples: distort(joinWithGaps(takes, gaps, sampleRate), new Random(distortion)), sampleRate };
+}
+
+/** @returns a take at 16 kHz, without the silence around it if `trim` */
+async function readTake(id: string, folder: string, trim: boolean): Promise<Float32Array> {
+  const known = kept.get(id);
+  if (known !== undefined) return known;
+  const sound = await readSound(join(folder, "takes", `${id}.wav`));
+  const samples = convertRate(trim ? trimSilence(sound, 0.03) : sound.samples, sound.sampleRate, sampleRate);
+  if (id.startsWith("train-digit")) kept.set(id, samples);
+  return samples;
+}
