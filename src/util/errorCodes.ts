@@ -19,7 +19,9 @@ export const errorCodes = {
   WAV_UNSUPPORTED: "A WAV file of an encoding, sample width or number of channels that this reader does not have. With the media addon, libsndfile reads more of them.",
 
   // torch
+  NATIVE_FAILED: "A native function failed in a way that has no code of its own; the message has the library's words.",
   NATIVE_MISSING: "A native addon has not been built, or a library it needs is not installed. `npm run setup` in a checkout, or `serac doctor`, says which.",
+  NATIVE_TWICE: "Two copies of the torch addon were loaded in one process. libtorch keeps operators in one registry, so there can be only one: find out why two copies of serac are installed (`npm ls serac`).",
   TENSOR_FREED: "A tensor was used after it was freed: its scope ended, or `dispose()` was called. Return it from the scope, or `keep()` it.",
   TORCH_BAD_ARGUMENT: "An operator got an argument of the wrong type, or one is missing. The message names the operator, the argument and the type its schema asks for.",
   TORCH_FAILED: "libtorch raised an error inside an operator. The message names the operator and the shapes it got, followed by libtorch's own words.",
@@ -49,6 +51,7 @@ export const errorCodes = {
   SHAPE_MISMATCH: "A tensor has another shape than the operation needs. The message gives both.",
 
   // train, decode
+  CHECKPOINT_MISMATCH: "The parameters in a checkpoint have other names or shapes than the model's. The message gives the first that differ; usually a flag that shapes the model differs from training.",
 } as const satisfies Record<string, string>;
 
 /** A stable identifier of a kind of error. */

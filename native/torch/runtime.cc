@@ -1,0 +1,157 @@
+// Memory accounting, threads, and what libtorch this is.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <c10/core/CPUAllocator.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <malloc.h>
+
+#include <atomic>
+
+#include "compat.h"
+#include "environment.h"
+
+namespace serac {
+namespace {
+
+std::atomic<int64_t> gAllocated{0};
+std::atomic<int64_t> gPeak{0};
+
+// libtorch's own CPU allocator, with its bytes counted.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  explicit CountingAllocator(c10::Allocator* inner) : inner_(inner) { self_ = this; }
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
+  c10::DataPtr allocate(size_t n) override { return count(n); }
+  void copy_data(void* to, const void* from, std::size_t n) const override { default_copy_data(to, from, n); }
+#else
+  c10::DataPtr allocate(size_t n) const override { return count(n); }
+#endif
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+
+ private:
+  c10::DataPtr count(size_t n) const {
+    c10::DataPtr p = inner_->allocate(n);
+    void* data = p.release_context();
+    if (data) {
+      const auto bytes = static_cast<int64_t>(malloc_usable_size(data));
+      const int64_t now = gAllocated.fetch_add(bytes) + bytes;
+      int64_t peak = gPeak.load();
+      while (now > peak && !gPeak.compare_exchange_weak(peak, now)) {}
+    }
+    return {data, data, &release, c10::Device(c10::kCPU)};
+  }
+  static void release(void* data) {
+    if (!data) return;
+    gAllocated -= static_cast<int64_t>(malloc_usable_size(data));
+    self_->inner_->raw_deleter()(data);
+  }
+  c10::Allocator* inner_;
+  static CountingAllocator* self_;
+};
+CountingAllocator* CountingAllocator::self_ = nullptr;
+
+napi_value liveTensors(napi_env env, napi_callback_info) {
+  return guard(env, [&] { return fromDouble(env, static_cast<double>(environmentOf(env).tensors.live())); });
+}
+
+// memory(resetPeak): [allocated, peak] in bytes on the CPU, of all threads.
+napi_value memory(napi_env env, napi_callback_info info) {
+  return guard(env, [&]() -> napi_value {
+    Args<1> args(env, info);
+    napi_value list;
+    check(env, napi_create_array(env, &list));
+    check(env, napi_set_element(env, list, 0, fromDouble(env, static_cast<double>(gAllocated.load()))));
+    check(env, napi_set_element(env, list, 1, fromDouble(env, static_cast<double>(gPeak.load()))));
+    if (toBool(env, args[0])) gPeak = gAllocated.load();
+    return list;
+  });
+}
+
+// Tells V8 how much native memory hangs on its objects, so that it collects in time.
+napi_value reportMemory(napi_env env, napi_callback_info) {
+  return guard(env, [&]() -> napi_value {
+    Environment& e = environmentOf(env);
+    const int64_t now = gAllocated.load();
+    int64_t total = 0;
+    if (now != e.reportedBytes) check(env, napi_adjust_external_memory(env, now - e.reportedBytes, &total));
+    e.reportedBytes = now;
+    return undefined(env);
+  });
+}
+
+napi_value threads(napi_env env, napi_callback_info) {
+  return guard(env, [&] { return fromDouble(env, at::get_num_threads()); });
+}
+
+napi_value setThreads(napi_env env, napi_callback_info info) {
+  return guard(env, [&]() -> napi_value {
+    Args<1> args(env, info);
+    at::set_num_threads(static_cast<int>(toInt(env, args[0])));
+    return undefined(env);
+  });
+}
+
+// The BLAS libraries loaded in this process, each as "path|its own description".
+std::vector<std::string> loadedBlas() {
+  std::vector<std::string> found;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* out) {
+        const std::string path = info->dlpi_name ? info->dlpi_name : "";
+        const size_t slash = path.rfind('/');
+        const std::string file = slash == std::string::npos ? path : path.substr(slash + 1);
+        if (file.find("blas") == std::string::npos && file.find("mkl") == std::string::npos) return 0;
+        std::string text = path + "|";
+        if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
+          for (const char* name : {"openblas_get_config", "openblas_get_config64_"})
+            if (auto* f = reinterpret_cast<char* (*)()>(dlsym(library, name))) text += f();
+          if (auto* f = reinterpret_cast<int (*)()>(dlsym(library, "openblas_get_parallel"))) text += std::string(" parallel=") + std::to_string(f());
+          dlclose(library);
+        }
+        static_cast<std::vector<std::string>*>(out)->push_back(text);
+        return 0;
+      },
+      &found);
+  return found;
+}
+
+napi_value describe(napi_env env, napi_callback_info) {
+  return guard(env, [&]() -> napi_value {
+    napi_value result, list;
+    check(env, napi_create_object(env, &result));
+    set(env, result, "version", fromString(env, TORCH_VERSION));
+    set(env, result, "config", fromString(env, at::show_config()));
+    set(env, result, "parallel", fromString(env, at::get_parallel_info()));
+    set(env, result, "threads", fromDouble(env, at::get_num_threads()));
+    set(env, result, "cuda", fromBool(env, at::hasCUDA()));
+    Dl_info library{};
+    set(env, result, "path", fromString(env, dladdr(reinterpret_cast<void*>(&at::get_num_threads), &library) && library.dli_fname ? library.dli_fname : ""));
+    const auto blas = loadedBlas();
+    check(env, napi_create_array(env, &list));
+    for (size_t i = 0; i < blas.size(); ++i) check(env, napi_set_element(env, list, static_cast<uint32_t>(i), fromString(env, blas[i])));
+    set(env, result, "blas", list);
+    return result;
+  });
+}
+
+}  // namespace
+
+int64_t allocatedBytes() { return gAllocated.load(); }
+
+void installCountingAllocator() {
+  static CountingAllocator allocator(c10::GetCPUAllocator());
+  c10::SetCPUAllocator(&allocator, 255);
+}
+
+void exportRuntime(napi_env env, napi_value exports) {
+  exportFunction(env, exports, "liveTensors", liveTensors);
+  exportFunction(env, exports, "memory", memory);
+  exportFunction(env, exports, "reportMemory", reportMemory);
+  exportFunction(env, exports, "threads", threads);
+  exportFunction(env, exports, "setThreads", setThreads);
+  exportFunction(env, exports, "describe", describe);
+}
+
+}  // namespace serac

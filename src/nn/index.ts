@@ -1,0 +1,1 @@
+export { Module, type Parameter, type RunState } from "./module.ts";

@@ -1,0 +1,14 @@
+/** libtorch from TypeScript: tensors, gradients, generators, memory. The only importer of the torch addon. */
+export { grad, enableGrad, noGrad } from "./autograd.ts";
+export { type AutocastOptions, autocast } from "./autocast.ts";
+export { callOperator } from "./call.ts";
+export { type DType, type MemoryFormat, type TypedArray, dtypeBytes, isFloating } from "./dtype.ts";
+export { type RandomOptions, type TensorOptions, arange, empty, eye, fromTypedArray, full, ones, rand, randint, randn, randperm, tensor, zeros } from "./factories.ts";
+export * from "./generated/functions.ts";
+export * as ops from "./generated/ops.ts";
+export { Generator } from "./generator.ts";
+export type { LibtorchDescription } from "./native.ts";
+export { allocatedBytes, describeLibtorch, listOperators, liveTensors, peakBytes, setThreads, threads } from "./runtime.ts";
+export { keep, scope } from "./scope.ts";
+export type { Argument } from "./tape.ts";
+export { Tensor } from "./tensor.ts";

@@ -1,0 +1,110 @@
+/** The torch addon: loaded when first used, never by `--help` or by work on data only. */
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { NativeError, ShapeError, TorchError } from "../util/errors.ts";
+import type { ErrorCode } from "../util/errorCodes.ts";
+import { nativeFolder } from "../util/paths.ts";
+
+/** One argument of an operator, as its schema gives it. */
+export interface OperatorArgument {
+  name: string;
+  /** The schema's spelling: "Tensor", "int[]", "ScalarType?". */
+  type: string;
+  /** The length of a fixed-size list for which one number may stand, else 0. */
+  fixed: number;
+  /** True for keyword-only arguments. */
+  named: boolean;
+  hasDefault: boolean;
+  written: boolean;
+}
+
+/** What the dispatcher knows of an operator. */
+export interface OperatorSchema {
+  id: number;
+  /** "aten::add.Tensor" */
+  name: string;
+  schema: string;
+  returnsSelf: boolean;
+  arguments: OperatorArgument[];
+  returns: { name: string; type: string }[];
+}
+
+/** What the addon says about the libtorch it is linked with. */
+export interface LibtorchDescription {
+  version: string;
+  config: string;
+  parallel: string;
+  threads: number;
+  cuda: boolean;
+  path: string;
+  /** "path|the library's own description" for each BLAS loaded in the process. */
+  blas: string[];
+}
+
+/** Functions of the addon; arguments and results that are lists travel on the tape (see tape.ts). */
+export interface TorchAddon {
+  call(id: number, strings: readonly string[] | undefined): number;
+  resolve(name: string, overload: string): OperatorSchema;
+  listOperators(): string[];
+  setTape(tape: Float64Array): void;
+  fromData(data: ArrayBufferView, dtype: number, shape: readonly number[], share: boolean): number;
+  toData(handle: number): ArrayBuffer;
+  view(handle: number): ArrayBuffer;
+  info(handle: number): void;
+  item(handle: number): number;
+  release(count: number): void;
+  releaseOne(handle: number): void;
+  backward(outputs: number, inputs: number, retainGraph: boolean, createGraph: boolean): void;
+  grad(outputs: number, inputs: number, retainGraph: boolean, createGraph: boolean, allowUnused: boolean): void;
+  gradOf(handle: number): number;
+  setGradOf(handle: number, grad: number): void;
+  setGradMode(enabled: boolean): boolean;
+  autocastBegin(device: string, enabled: boolean, dtype: number): [boolean, number];
+  autocastEnd(device: string, enabled: boolean, dtype: number): void;
+  newGenerator(device: string, seed: bigint): number;
+  generatorState(handle: number): number;
+  setGeneratorState(handle: number, state: number): void;
+  releaseGenerator(handle: number): void;
+  liveTensors(): number;
+  memory(resetPeak: boolean): [number, number];
+  reportMemory(): void;
+  threads(): number;
+  setThreads(count: number): void;
+  describe(): LibtorchDescription;
+}
+
+let addon: TorchAddon | undefined;
+
+/**
+ * The addon, loaded on first use.
+ * @throws NativeError NATIVE_MISSING when it is not built or one of its libraries is missing
+ */
+export function torchAddon(): TorchAddon {
+  if (addon) return addon;
+  const path = join(nativeFolder, "serac_torch.node");
+  if (!existsSync(path)) {
+    throw new NativeError("NATIVE_MISSING", {
+      at: path,
+      message: "the torch addon has not been built",
+      fix: "in a checkout run: npm run setup; elsewhere install libtorch (apt-get install libtorch-dev libopenblas0-openmp) and run: npm rebuild serac",
+    });
+  }
+  try {
+    addon = createRequire(import.meta.url)(path) as TorchAddon;
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    throw new NativeError("NATIVE_MISSING", { at: path, message: `the torch addon does not load: ${message}`, fix: "run: serac doctor", cause });
+  }
+  return addon;
+}
+
+/** Turns an error of the addon, which carries a code, into serac's own. */
+export function torchError(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const code = (error as { code?: string }).code;
+  if (code === "SHAPE_MISMATCH") return new ShapeError(code, { message: error.message, cause: error });
+  if (code === "TORCH_BAD_ARGUMENT" || code === "TORCH_FAILED" || code === "TORCH_UNKNOWN_OPERATOR" || code === "TENSOR_FREED" || code === "NATIVE_FAILED")
+    return new TorchError(code as ErrorCode, { message: error.message, cause: error });
+  return error;
+}

@@ -1,0 +1,19 @@
+/** Threads, memory and what libtorch this is. */
+import { type LibtorchDescription, torchAddon } from "./native.ts";
+
+/** Number of threads that operators use. */
+export const threads = (): number => torchAddon().threads();
+/** Sets the number of threads that operators use. Results may differ in the last bits between numbers of threads. */
+export const setThreads = (count: number): void => torchAddon().setThreads(count);
+
+/** Tensors that live in this thread, as handles: views count as well. */
+export const liveTensors = (): number => torchAddon().liveTensors();
+/** Bytes that CPU tensors hold now, in all threads. */
+export const allocatedBytes = (): number => torchAddon().memory(false)[0];
+/** The most bytes that CPU tensors held at once since the last reset. */
+export const peakBytes = ({ reset = false } = {}): number => torchAddon().memory(reset)[1];
+
+/** The loaded libtorch: version, build settings, BLAS. */
+export const describeLibtorch = (): LibtorchDescription => torchAddon().describe();
+/** Every operator that `callOperator` can call. */
+export const listOperators = (): string[] => torchAddon().listOperators();
