@@ -25,12 +25,12 @@ function resize(samples: Float32Array, random: Random): Float32Array {
   return convertRate(samples, sampleRate * speed, sampleRate);
 }
 
-/** A room as sparse noise of random signs that decays by 60 dB in 0.1 to 0.6 s ("velvet noise"), behind the direct sound. */
+/** A room as sparse noise of random signs that decays by 60 dB in 0.08 to 0.48 s ("velvet noise"), behind the direct sound. */
 function reverberate(samples: Float32Array, random: Random): Float32Array {
-  const decay = 0.1 + 0.5 * random.uniform() ** 2;
+  const decay = 0.08 + 0.4 * random.uniform() ** 2;
   const level = 0.05 + 0.3 * random.uniform();
   const taps: { delay: number; gain: number }[] = [];
-  for (let delay = 0.002 + 0.01 * random.uniform(); delay < decay; delay += 0.0005 + 0.0025 * random.uniform()) {
+  for (let delay = 0.002 + 0.01 * random.uniform(); delay < decay; delay += 0.0005 + 0.004 * random.uniform()) {
     taps.push({ delay: Math.round(delay * sampleRate), gain: level * (random.uniform() < 0.5 ? -1 : 1) * 10 ** ((-3 * delay) / decay) });
   }
   const out = samples.slice();
@@ -120,10 +120,16 @@ function setLevel(samples: Float32Array, random: Random): Float32Array {
   return samples.map((x) => Math.max(-1, Math.min(1, x * gain)));
 }
 
-/** Mean square over the loudest half, so that silence around a word does not count. */
+/** Mean square of the frames of 20 ms that are at most 20 dB below the loudest, so that silence around a word does not count. */
 function power(samples: Float32Array): number {
-  const squares = Float32Array.from(samples, (x) => x * x).sort();
-  let sum = 0;
-  for (let i = squares.length >> 1; i < squares.length; i++) sum += squares[i] as number;
-  return sum / Math.max(1, squares.length - (squares.length >> 1));
+  const frame = sampleRate / 50;
+  const powers: number[] = [];
+  for (let start = 0; start < samples.length; start += frame) {
+    const end = Math.min(samples.length, start + frame);
+    let sum = 0;
+    for (let i = start; i < end; i++) sum += (samples[i] as number) ** 2;
+    powers.push(sum / (end - start));
+  }
+  const loud = powers.filter((x) => x >= 0.01 * Math.max(...powers));
+  return loud.reduce((sum, x) => sum + x, 0) / Math.max(1, loud.length);
 }

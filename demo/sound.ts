@@ -23,16 +23,16 @@ export async function writeSound(path: string, { samples, sampleRate: rate }: So
 }
 
 /**
- * Changes the sampling rate by a windowed sinc (Hann, 16 zero crossings a side).
+ * Changes the sampling rate by a windowed sinc (Hann, 12 zero crossings a side).
  * Said to be of rate `from * speed`, it is also how a voice is made higher and faster (speed > 1) or lower and slower.
  */
 export function convertRate(samples: Float32Array, from: number, to: number): Float32Array {
   if (from === to) return samples;
   const length = Math.round((samples.length * to) / from);
   const out = new Float32Array(length);
-  const cutoff = Math.min(1, to / from) * 0.95;
-  const halfWidth = Math.ceil(16 / cutoff);
-  const phases = 256; // the filter is tabulated at 256 offsets between two samples
+  const cutoff = Math.min(1, to / from) * 0.94;
+  const halfWidth = Math.ceil(12 / cutoff);
+  const phases = 128; // the filter is tabulated at 128 offsets between two samples
   const table = new Float32Array((phases + 1) * 2 * halfWidth);
   for (let phase = 0; phase <= phases; phase++) {
     for (let k = 0; k < 2 * halfWidth; k++) {
