@@ -1,0 +1,34 @@
+import { describe, expect, test } from "vitest";
+import { checkBlas, checkNode, doctor } from "../../src/cli/doctor.ts";
+import { Output } from "../../src/cli/output.ts";
+
+describe("doctor", () => {
+  test("a pthread OpenBLAS and the reference BLAS are warned of, an OpenMP one and MKL are not", () => {
+    const openblas = (parallel: number) => [`/lib/libblas.so.3|OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH Zen MAX_THREADS=64 parallel=${parallel}`];
+    expect(checkBlas(openblas(2), "")).toMatchObject({ state: "ok", found: "OpenBLAS 0.3.21, OpenMP" });
+    expect(checkBlas(openblas(1), "")).toMatchObject({ state: "warning", fix: expect.stringContaining("libopenblas0-openmp") });
+    expect(checkBlas(openblas(0), "").state).toBe("warning");
+    expect(checkBlas(["/lib/libblas.so.3|"], "BLAS_INFO=generic")).toMatchObject({ state: "warning", found: expect.stringContaining("reference") });
+    expect(checkBlas([], "BLAS_INFO=mkl").state).toBe("ok");
+  });
+
+  test("an old Node.js is a problem", () => {
+    expect(checkNode("18.19.0")).toMatchObject({ state: "problem", fix: expect.any(String) });
+    expect(checkNode("20.0.0").state).toBe("ok");
+  });
+
+  test("--json gives every finding, each that is not ok with its fix, and the exit code follows the problems", async () => {
+    let printed = "";
+    const parsed = doctor.parse(["--json"]);
+    const out = new Output({ json: parsed.json, streams: { stdout: { write: (text) => (printed += text) }, stderr: { write: () => {} } } });
+    const code = await parsed.run(out);
+    const { ok, findings } = JSON.parse(printed) as { ok: boolean; findings: { name: string; state: string; found: string; fix?: string }[] };
+    expect(code).toBe(ok ? 0 : 1);
+    expect(ok).toBe(!findings.some(({ state }) => state === "problem"));
+    expect(findings.map(({ name }) => name)).toEqual(expect.arrayContaining(["Node.js", "libtorch", "libsndfile", "libsoxr", "sentencepiece"]));
+    for (const { state, found, fix } of findings) {
+      expect(found).not.toBe("");
+      if (state !== "ok") expect(fix).toBeTruthy();
+    }
+  });
+});
