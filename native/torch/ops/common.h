@@ -21,6 +21,14 @@ using Optional = decltype(std::declval<const c10::IValue&>().toOptional<T>());
 using OptionalGenerator = Optional<at::Generator>;
 
 void registerSwoosh(torch::Library& m);
+void registerGradientHelpers(torch::Library& m);
+void registerBiasNorm(torch::Library& m);
+void registerBalancer(torch::Library& m);
+void registerWhiten(torch::Library& m);
+void registerSoftmax(torch::Library& m);
+void registerDropout(torch::Library& m);
+void registerActivationDropoutLinear(torch::Library& m);
+void registerMutualInformation(torch::Library& m);
 
 // Our kernels choose their own precision, forward and backward alike: nothing inside one is to be recast.
 struct NoAutocast {

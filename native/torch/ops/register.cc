@@ -8,6 +8,14 @@ namespace serac {
 void registerOperators() {
   static torch::Library operators(torch::Library::DEF, "serac", {}, __FILE__, __LINE__);
   registerSwoosh(operators);
+  registerGradientHelpers(operators);
+  registerBiasNorm(operators);
+  registerBalancer(operators);
+  registerWhiten(operators);
+  registerSoftmax(operators);
+  registerDropout(operators);
+  registerActivationDropoutLinear(operators);
+  registerMutualInformation(operators);
 }
 
 }  // namespace serac

@@ -1,0 +1,87 @@
+// whitening_metric and whiten. For x as frames (n, G, c), centred per channel, S_g = X_g^T X_g:
+//   metric = b / (a^2 + 1e-20), a the mean of all diagonal entries, b = sum(S^2) / (G c); it is at least 1, and 1 where every S_g is a multiple of I.
+// Its gradient is X_g (S_g - (b a / (a^2 + 1e-20)) I) * 4 / (G c (a^2 + 1e-20)); X is centred, so centring adds nothing to it. (icefall's Whiten.)
+#include "torch/ops/common.h"
+
+namespace serac {
+namespace {
+
+constexpr double kTiny = 1e-20;
+
+struct Statistics {
+  Tensor x;           // (G, n, c), centred
+  Tensor covariance;  // (G, c, c)
+  Tensor a, b;
+  Tensor metric() const { return b / (a.square() + kTiny); }
+};
+
+Statistics statistics(const Tensor& x, int64_t groups) {
+  const int64_t channels = x.size(-1);
+  Statistics s;
+  s.x = toCompute(x).reshape({-1, groups, channels / groups}).transpose(0, 1);
+  s.x = s.x - s.x.mean({1}, true);
+  s.covariance = at::bmm(s.x.transpose(1, 2), s.x);
+  s.a = s.covariance.diagonal(0, 1, 2).mean();
+  s.b = s.covariance.square().sum() / channels;
+  return s;
+}
+
+void check(const char* name, const Tensor& x, int64_t groups) {
+  checkFloating(name, x);
+  TORCH_CHECK(x.dim() > 0, name, ": x is a scalar, its last dimension must be the channels");
+  TORCH_CHECK(groups > 0 && x.size(-1) > 0 && x.size(-1) % groups == 0, name, ": ", x.size(-1), " channels do not divide into ", groups, " groups");
+}
+
+struct Whiten : torch::autograd::Function<Whiten> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, int64_t groups, double limit, double gradScale, const Tensor& active) {
+    ctx->save_for_backward({x});
+    ctx->saved_data["groups"] = groups;
+    ctx->saved_data["limit"] = limit;
+    ctx->saved_data["grad_scale"] = gradScale;
+    ctx->saved_data["active"] = active.detach();  // written by every backward pass, so its version must not be watched
+    return sameStorage(x);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const NoAutocast noAutocast;
+    at::NoGradGuard noGrad;
+    const Tensor x = ctx->get_saved_variables()[0];
+    Tensor out = grads[0];
+    if (x.numel() > 0) {
+      const Statistics s = statistics(x, ctx->saved_data["groups"].toInt());
+      const bool active = s.metric().item<double>() >= ctx->saved_data["limit"].toDouble();
+      ctx->saved_data["active"].toTensor().fill_(active ? 1.0 : 0.0);
+      if (active) {
+        const Tensor a2 = s.a.square() + kTiny;
+        Tensor inner = s.covariance.clone();
+        inner.diagonal(0, 1, 2).sub_(s.b * s.a / a2);
+        const Tensor extra = at::bmm(s.x, inner.mul_(4 / (a2 * x.size(-1)))).transpose(0, 1).reshape(x.sizes());
+        const Tensor g = toCompute(grads[0]);
+        out = (g + extra * (g.norm() * ctx->saved_data["grad_scale"].toDouble() / (extra.norm() + kTiny))).to(x.scalar_type());
+      }
+    }
+    return {out, {}, {}, {}, {}};
+  }
+};
+
+Tensor whiten(const Tensor& x, int64_t groups, double limit, double gradScale, const Tensor& active) {
+  check("whiten", x, groups);
+  TORCH_CHECK(active.numel() == 1 && at::isFloatingType(active.scalar_type()) && !active.requires_grad(), "whiten: active must be one number without a gradient");
+  return wantsGrad(x) ? Whiten::apply(x, groups, limit, gradScale, active) : at::alias(x);
+}
+
+Tensor whiteningMetric(const Tensor& x, int64_t groups) {
+  check("whitening_metric", x, groups);
+  TORCH_CHECK(x.numel() > 0, "whitening_metric: x is empty");
+  const NoAutocast noAutocast;
+  return statistics(x, groups).metric();
+}
+
+}  // namespace
+
+void registerWhiten(torch::Library& m) {
+  m.def("whiten(Tensor x, int num_groups, float limit, float grad_scale, Tensor(a!) active) -> Tensor", &whiten);
+  m.def("whitening_metric(Tensor x, int num_groups) -> Tensor", &whiteningMetric);
+}
+
+}  // namespace serac
