@@ -44,6 +44,7 @@ function nameOf(source: string | Uint8Array, name?: string): string {
 function checkRange({ offset = 0, duration }: AudioRange, at: string): { offset: number; duration: number } {
   if (!(offset >= 0 && Number.isFinite(offset))) throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the offset must be a time of 0 s or more, it is ${offset}` });
   if (duration !== undefined && !(duration >= 0)) throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the duration must be a time of 0 s or more, it is ${duration}` });
+  if (offset > 1e9) throw new AudioError("AUDIO_BAD_RANGE", { at, message: `offset ${offset} s is after the end of any recording` });
   return { offset, duration: duration === undefined || duration > 1e9 ? -1 : duration };
 }
 
