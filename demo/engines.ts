@@ -83,7 +83,7 @@ async function sayByGnuspeech({ voice, text, stretch }: Take, path: string): Pro
 
 /** One process for all takes, because Festival needs a second to start. */
 async function sayByFestival(takes: readonly Take[], folder: string): Promise<void> {
-  const lines = ["(define (say text file) (let ((u (Utterance Text text))) (utt.synth u) (utt.save.wave u file 'riff)))"];
+  const lines = ["(define (say text file) (utt.save.wave (utt.synth (eval (list 'Utterance 'Text text))) file 'riff))"];
   let current = "";
   for (const { id, voice, text, stretch, pitch } of takes) {
     if (voice.name !== current) {

@@ -22,9 +22,17 @@ export async function makeUtterance(utterance: Utterance, folder: string): Promi
     return samples.length / rate;
   }
   const sound = await assemble(utterance, folder);
-  if (peak(sound.samples) === 0) throw new Error(`${utterance.id} (${utterance.speaker}, "${utterance.text}") is silent`);
+  checkSound(utterance, sound);
   await writeSound(path, sound);
   return sound.samples.length / sound.sampleRate;
+}
+
+/** Stops at what cannot be the text: an engine that said nothing, or something else. */
+function checkSound({ id, speaker, text, gaps }: Utterance, { samples, sampleRate: rate }: Sound): void {
+  const seconds = samples.length / rate - gaps.reduce((sum, gap) => sum + gap, 0);
+  const digits = text.split(" ").length;
+  if (peak(samples) === 0) throw new Error(`${id} (${speaker}, "${text}") is silent`);
+  if (seconds < 0.12 * digits || seconds > 3 + 2 * digits) throw new Error(`${id} (${speaker}, "${text}") lasts ${seconds.toFixed(2)} s`);
 }
 
 async function assemble({ set, parts, gaps, distortion }: Utterance, folder: string): Promise<Sound> {
