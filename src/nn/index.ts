@@ -1,1 +1,21 @@
+/** Layers: parameters, modules, and the parts that models are made of. */
+export { ActivationDropoutAndLinear, type ActivationDropoutAndLinearOptions } from "./activationDropoutAndLinear.ts";
+export { Balancer, type BalancerOptions } from "./balancer.ts";
+export { BiasNorm } from "./biasNorm.ts";
+export { Bypass } from "./bypass.ts";
+export { Conv1d, type Conv1dOptions, Conv2d, type Conv2dOptions } from "./conv.ts";
+export { depthwiseConv1d, depthwiseConv2d } from "./depthwise.ts";
+export { Dropout, SharedDropout } from "./dropout.ts";
+export { Embedding } from "./embedding.ts";
+export { type Init, uniform, weightAndBias } from "./init.ts";
+export { LayerNorm } from "./layerNorm.ts";
+export { limitParamValue } from "./limitParamValue.ts";
+export { Linear, type LinearOptions } from "./linear.ts";
 export { Module, type Parameter, type RunState } from "./module.ts";
+export { ModuleList } from "./moduleList.ts";
+export { paddingMask } from "./paddingMask.ts";
+export { type Schedule, ScheduledFloat, scheduled } from "./scheduledFloat.ts";
+export { expectChannels, expectShape } from "./shapes.ts";
+export { SwooshL, SwooshR } from "./swoosh.ts";
+export { drawUtterances, utteranceMask } from "./utteranceMask.ts";
+export { Whiten, type WhitenOptions, whiteningLimit } from "./whiten.ts";

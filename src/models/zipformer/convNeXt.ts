@@ -1,0 +1,40 @@
+import { Balancer, Conv2d, type Init, Module, type Schedule, ScheduledFloat, SwooshL, Whiten, depthwiseConv2d, scheduled, utteranceMask } from "../../nn/index.ts";
+import type { Tensor } from "../../torch/index.ts";
+
+/**
+ * A ConvNeXt layer without its norm: depthwise 7x7, then a feed-forward over channels, around a residual.
+ * Source: icefall zipformer/subsampling.py, after arXiv 2201.03545.
+ */
+export class ConvNeXt extends Module {
+  private readonly depthwise: Conv2d;
+  private readonly pointwise1: Conv2d;
+  private readonly pointwise2: Conv2d;
+  private readonly hiddenBalancer: Balancer;
+  private readonly swoosh: SwooshL;
+  private readonly outBalancer: Balancer;
+  private readonly outWhiten: Whiten;
+  layerDropRate: Schedule = new ScheduledFloat([[0, 0.2], [20000, 0.015]]); // prettier-ignore
+
+  constructor({ channels, generator }: Init & { channels: number }) {
+    super();
+    const hidden = 3 * channels;
+    this.depthwise = this.child("depthwise_conv", new Conv2d({ inChannels: channels, outChannels: channels, groups: channels, kernelSize: [7, 7], padding: [3, 3], generator }));
+    this.pointwise1 = this.child("pointwise_conv1", new Conv2d({ inChannels: channels, outChannels: hidden, kernelSize: [1, 1], generator }));
+    this.hiddenBalancer = this.child("hidden_balancer", new Balancer({ channelDim: 1, minPositive: 0.3, maxPositive: 1, minAbs: 0.75, maxAbs: 5 }));
+    this.swoosh = this.child("activation", new SwooshL());
+    this.pointwise2 = this.child("pointwise_conv2", new Conv2d({ inChannels: hidden, outChannels: channels, kernelSize: [1, 1], initialScale: 0.01, generator }));
+    this.outBalancer = this.child("out_balancer", new Balancer({ channelDim: 1, minPositive: 0.4, maxPositive: 0.6, minAbs: 1, maxAbs: 6 }));
+    this.outWhiten = this.child("out_whiten", new Whiten({ groups: 1, limit: 5, gradScale: 0.01 }));
+  }
+
+  /** @param x (N, C, T, F) @returns the same shape */
+  forward(x: Tensor): Tensor {
+    const y = depthwiseConv2d(x, this.depthwise.weight, this.depthwise.bias, 3);
+    const branch = this.pointwise2.forward(this.swoosh.forward(this.hiddenBalancer.forward(this.pointwise1.forward(y))));
+    if (!this.training) return x.add(branch);
+    const batch = x.size(0);
+    const mask = utteranceMask(this.random, batch, scheduled(this.layerDropRate, this.run), [batch, 1, 1, 1], branch);
+    const sum = this.outBalancer.forward(mask ? x.addcmul(branch, mask) : x.add(branch));
+    return this.outWhiten.forward(sum.transpose(1, 3)).transpose(1, 3); // Whiten wants the channels last
+  }
+}

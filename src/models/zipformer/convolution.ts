@@ -1,0 +1,71 @@
+import { ActivationDropoutAndLinear, Balancer, Conv1d, type Init, Linear, Module, ScheduledFloat, Whiten, depthwiseConv1d, expectChannels, whiteningLimit } from "../../nn/index.ts";
+import type { Tensor } from "../../torch/index.ts";
+import { ChunkCausalDepthwiseConv1d } from "./chunkCausalDepthwiseConv1d.ts";
+
+/** Gated projection, depthwise convolution over time, SwooshR, projection. Source: icefall zipformer/zipformer.py (ConvolutionModule). */
+export class ConvolutionModule extends Module {
+  private readonly inProj: Linear;
+  private readonly balancer1: Balancer;
+  private readonly depthwise: Conv1d | ChunkCausalDepthwiseConv1d;
+  private readonly balancer2: Balancer;
+  private readonly whiten: Whiten;
+  private readonly outProj: ActivationDropoutAndLinear;
+  private readonly channels: number;
+
+  constructor({ channels, kernelSize, causal, generator }: Init & { channels: number; kernelSize: number; causal: boolean }) {
+    super();
+    this.channels = channels;
+    this.inProj = this.child("in_proj", new Linear({ inFeatures: channels, outFeatures: 2 * channels, generator }));
+    this.balancer1 = this.child(
+      "balancer1",
+      new Balancer({
+        channelDim: -1,
+        minPositive: new ScheduledFloat([[0, 0.05], [8000, 0.025]]), // prettier-ignore
+        maxPositive: 1,
+        minAbs: 1.5,
+        maxAbs: new ScheduledFloat([[0, 5], [8000, 10]], { fallback: 1 }), // prettier-ignore
+      }),
+    );
+    this.depthwise = this.child(
+      "depthwise_conv",
+      causal
+        ? new ChunkCausalDepthwiseConv1d({ channels, kernelSize, generator })
+        : new Conv1d({ inChannels: channels, outChannels: channels, groups: channels, kernelSize, padding: (kernelSize - 1) / 2, generator }),
+    );
+    this.balancer2 = this.child(
+      "balancer2",
+      new Balancer({
+        channelDim: 1,
+        minPositive: new ScheduledFloat([[0, 0.1], [8000, 0.05]]), // prettier-ignore
+        maxPositive: 1,
+        minAbs: new ScheduledFloat([[0, 0.2], [20000, 0.5]]), // prettier-ignore
+        maxAbs: 10,
+      }),
+    );
+    this.whiten = this.child("whiten", new Whiten({ groups: 1, limit: whiteningLimit(7.5), gradScale: 0.01 }));
+    this.outProj = this.child("out_proj", new ActivationDropoutAndLinear({ inFeatures: channels, outFeatures: channels, activation: "SwooshR", initialScale: 0.05, generator }));
+  }
+
+  /**
+   * @param x (T, N, C)
+   * @param padding (N, T) bool, true = padded; null for none
+   * @param chunkSize frames of a chunk when the module is causal; negative for one chunk of all
+   * @returns (T, N, C)
+   */
+  forward(x: Tensor, { padding = null, chunkSize = -1 }: { padding?: Tensor | null; chunkSize?: number } = {}): Tensor {
+    expectChannels("ConvolutionModule", x, this.channels);
+    const { depthwise } = this;
+    let y = this.gate(x).permute([1, 2, 0]); // (N, C, T)
+    if (padding) y = y.maskedFill(padding.unsqueeze(1), 0);
+    y = depthwise instanceof Conv1d ? depthwiseConv1d(y, depthwise.weight, depthwise.bias, depthwise.padding) : depthwise.forward(y, chunkSize);
+    y = this.balancer2.forward(y).permute([2, 0, 1]); // (T, N, C)
+    return this.outProj.forward(this.whiten.forward(y));
+  }
+
+  private gate(x: Tensor): Tensor {
+    if (!this.balancer1.decide()) return this.inProj.forward(x).glu(-1);
+    const { channels } = this;
+    const [values, gate] = this.inProj.forwardParts(x, [channels, channels]) as [Tensor, Tensor];
+    return values.mul(this.balancer1.apply(gate).sigmoid());
+  }
+}

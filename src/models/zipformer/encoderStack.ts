@@ -1,0 +1,63 @@
+import { Bypass, type Init, Module, ModuleList } from "../../nn/index.ts";
+import { type Tensor, scope } from "../../torch/index.ts";
+import { EncoderLayer, type EncoderLayerOptions, type StackContext } from "./encoderLayer.ts";
+import { CompactRelPositionalEncoding } from "./relPositionalEncoding.ts";
+import { Downsample, upsample } from "./resample.ts";
+
+/** What a stack gets besides its input: all at the stack's own frame rate. */
+export interface StackInput extends Omit<StackContext, "posEmb"> {
+  /** (1, N, C) of 0 and 1, multiplied before the first and after every layer; null for none. */
+  featureMask: Tensor | null;
+}
+
+/** Options of a stack: those of its layers, and the rates at which they are skipped, one a layer. */
+export interface EncoderStackOptions extends Omit<EncoderLayerOptions, "bypassSkipRate"> {
+  bypassSkipRates: readonly EncoderLayerOptions["bypassSkipRate"][];
+}
+
+/** Layers of one frame rate. Source: icefall zipformer/zipformer.py (Zipformer2Encoder). */
+export class EncoderStack extends Module {
+  private readonly layers: ModuleList<EncoderLayer>;
+  private readonly positions: CompactRelPositionalEncoding;
+
+  constructor({ bypassSkipRates, ...options }: EncoderStackOptions) {
+    super();
+    this.positions = this.child("encoder_pos", new CompactRelPositionalEncoding({ dim: options.posDim }));
+    this.layers = this.child("layers", new ModuleList(bypassSkipRates.map((bypassSkipRate) => new EncoderLayer({ ...options, bypassSkipRate }))));
+  }
+
+  /** @param x (T, N, C) @returns (T, N, C) */
+  forward(x: Tensor, { featureMask, ...masks }: StackInput): Tensor {
+    return scope(() => {
+      const context: StackContext = { ...masks, posEmb: this.positions.forward(x.size(0), { device: x.device }) };
+      let src = featureMask ? x.mul(featureMask) : x;
+      for (const layer of this.layers.items) {
+        src = layer.forward(src, context);
+        if (featureMask) src = src.mul(featureMask);
+      }
+      return src;
+    });
+  }
+}
+
+/** A stack at a lower frame rate, around which a bypass leads. Source: icefall zipformer/zipformer.py (DownsampledZipformer2Encoder). */
+export class DownsampledEncoderStack extends Module {
+  private readonly downsample: Downsample;
+  private readonly encoder: EncoderStack;
+  private readonly combiner: Bypass;
+
+  constructor({ factor, channels, generator, encoder }: Init & { factor: number; channels: number; encoder: EncoderStack }) {
+    super();
+    this.downsample = this.child("downsample", new Downsample({ factor, generator }));
+    this.encoder = this.child("encoder", encoder);
+    this.combiner = this.child("out_combiner", new Bypass({ channels, generator }));
+  }
+
+  /** @param x (T, N, C), at the full rate @param input at the stack's rate @returns (T, N, C) */
+  forward(x: Tensor, input: StackInput): Tensor {
+    return scope(() => {
+      const inner = this.encoder.forward(this.downsample.forward(x), input);
+      return this.combiner.forward(x, upsample(inner, this.downsample.factor).slice(0, 0, x.size(0)));
+    });
+  }
+}

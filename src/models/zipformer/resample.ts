@@ -1,0 +1,31 @@
+import { type Init, Module, type Parameter } from "../../nn/index.ts";
+import { type Tensor, cat, zeros } from "../../torch/index.ts";
+
+/** A learned weighted mean of every `factor` frames. Source: icefall zipformer/zipformer.py (SimpleDownsample). */
+export class Downsample extends Module {
+  readonly factor: number;
+  private readonly bias: Parameter; // (factor): the logarithms of the weights, up to a constant
+
+  constructor({ factor, generator }: Init & { factor: number }) {
+    super();
+    this.factor = factor;
+    this.bias = this.parameter("bias", zeros([factor], { device: generator.device }));
+  }
+
+  /** @param x (T, N, C) @returns (ceil(T / factor), N, C); the last frame is repeated to fill the last group */
+  forward(x: Tensor): Tensor {
+    const { factor } = this;
+    const [frames, batch, channels] = x.shape as [number, number, number];
+    const groups = Math.ceil(frames / factor);
+    const missing = groups * factor - frames;
+    const filled = missing > 0 ? cat([x, x.slice(0, frames - 1, frames).expand([missing, batch, channels])], 0) : x;
+    const weights = this.bias.softmax(0).view([1, 1, factor]).expand([groups, 1, factor]).to({ dtype: x.dtype });
+    return weights.bmm(filled.reshape([groups, factor, batch * channels])).view([groups, batch, channels]);
+  }
+}
+
+/** Every frame `factor` times. @param x (T, N, C) @returns (T factor, N, C) */
+export function upsample(x: Tensor, factor: number): Tensor {
+  const [frames, batch, channels] = x.shape as [number, number, number];
+  return x.unsqueeze(1).expand([frames, factor, batch, channels]).reshape([frames * factor, batch, channels]);
+}

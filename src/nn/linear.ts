@@ -1,0 +1,56 @@
+import { type Tensor, linear } from "../torch/index.ts";
+import { type Init, weightAndBias } from "./init.ts";
+import { Module, type Parameter } from "./module.ts";
+import { expectChannels } from "./shapes.ts";
+
+/** Options of Linear. */
+export interface LinearOptions extends Init {
+  inFeatures: number;
+  outFeatures: number;
+  bias?: boolean;
+  /** Smaller initial values; see `weightAndBias`. */
+  initialScale?: number;
+}
+
+/** y = x W^T + b. With `initialScale` this is icefall's ScaledLinear. */
+export class Linear extends Module {
+  readonly weight: Parameter; // (out, in)
+  readonly bias: Parameter | null; // (out)
+  readonly inFeatures: number;
+  readonly outFeatures: number;
+
+  constructor({ inFeatures, outFeatures, bias = true, initialScale, generator }: LinearOptions) {
+    super();
+    this.inFeatures = inFeatures;
+    this.outFeatures = outFeatures;
+    const init = weightAndBias([outFeatures, inFeatures], { generator, initialScale });
+    this.weight = this.parameter("weight", init.weight);
+    this.bias = bias ? this.parameter("bias", init.bias) : null;
+  }
+
+  /**
+   * @param x (..., in)
+   * @returns (..., out)
+   * @throws ShapeError when the last dimension is not `inFeatures`
+   */
+  forward(x: Tensor): Tensor {
+    expectChannels("Linear", x, this.inFeatures);
+    return linear(x, this.weight, this.bias);
+  }
+
+  /**
+   * The outputs in parts, each contiguous: cheaper than to split the whole when the parts are needed on their own.
+   * @param x (..., in)
+   * @param sizes of the parts, in order; their sum is `outFeatures`
+   */
+  forwardParts(x: Tensor, sizes: readonly number[]): Tensor[] {
+    expectChannels("Linear", x, this.inFeatures);
+    let start = 0;
+    return sizes.map((size) => {
+      const end = start + size;
+      const part = linear(x, this.weight.slice(0, start, end), this.bias?.slice(0, start, end));
+      start = end;
+      return part;
+    });
+  }
+}
