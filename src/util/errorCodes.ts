@@ -46,12 +46,25 @@ export const errorCodes = {
   TEXT_VOCAB_TOO_SMALL: "The vocabulary is smaller than the characters of the text and the special tokens need. The message gives the smallest size.",
 
   // data
+  MANIFEST_BAD_DURATION: "A manifest line has a duration that is no number of seconds above 0.",
+  MANIFEST_BAD_OFFSET: "A manifest line has an offset that is no number of seconds from 0.",
+  MANIFEST_BAD_TEXT: "A manifest line has a transcript that is not a string.",
+  MANIFEST_EMPTY: "A manifest has no line that can be used.",
+  MANIFEST_NO_AUDIO: "A manifest line names no audio file. Accepted keys: audio_filepath, audio_filename, audio_file.",
+  MANIFEST_NO_DURATION: "A manifest line has no duration, which training needs to make batches.",
+  MANIFEST_NOT_AN_OBJECT: "A manifest line is valid JSON but not an object.",
 
   // nn, models, losses, optim
   SHAPE_MISMATCH: "A tensor has another shape than the operation needs. The message gives both.",
 
   // train, decode
+  CHECKPOINT_BAD: "A file is no checkpoint of serac's, or is damaged.",
+  CHECKPOINT_BAD_AVERAGE: "The epochs asked for cannot be averaged: too few, or without the running averages that it takes.",
   CHECKPOINT_MISMATCH: "The parameters in a checkpoint have other names or shapes than the model's. The message gives the first that differ; usually a flag that shapes the model differs from training.",
+  CHECKPOINT_MISSING: "There is no checkpoint, or no tokenizer, of that name.",
+  TRAIN_GRADIENTS_NOT_FINITE: "The gradients of at least half of the last steps were infinite or not a number, so that no threshold for clipping can be taken from them. Usual causes: too high a learning rate, utterances with more tokens than frames, or fp16.",
+  TRAIN_LOSS_NOT_FINITE: "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",
+  TRAIN_NO_DATA: "No utterance is left to train on, after those that cannot be used were left out. The message counts them by reason.",
 } as const satisfies Record<string, string>;
 
 /** A stable identifier of a kind of error. */
