@@ -34,7 +34,7 @@ if (torch) {
   settings.push(
     `-DSERAC_TORCH_INCLUDE=${torch.include.join(";")}`,
     `-DSERAC_TORCH_LIBRARIES=${torch.libraries.join(";")}`,
-    `-DSERAC_TORCH_RPATH=${torch.rpath}`,
+    `-DSERAC_TORCH_RPATH=${torch.rpath.join(";")}`,
     `-DSERAC_TORCH_CXX11_ABI=${torch.cxx11Abi}`,
     `-DSERAC_TORCH_OPENMP_LINK=${torch.ownOpenmp ? "" : "-fopenmp"}`,
   );

@@ -28,7 +28,8 @@ function describe(from, include, lib, cxx11Abi) {
     version: versionOf(include),
     include: [include, join(include, "torch/csrc/api/include")].filter((path) => existsSync(path)),
     libraries: names,
-    rpath: lib,
+    // Debian keeps every BLAS beside the one that update-alternatives chose; pthread OpenBLAS ignores the number of threads.
+    rpath: [join(lib, "openblas-openmp"), lib].filter((path) => existsSync(path)),
     cxx11Abi,
     ownOpenmp: Boolean(ownOpenmp),
   };

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs the benchmarks: every file of bench/, or those named. usage: npm run bench [-- NAME...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bash scripts/setup.sh
+node_modules/.bin/tsc -p bench/tsconfig.json
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+  for file in bench/*.ts; do
+    name=$(basename "$file" .ts)
+    names+=("$name")
+  done
+fi
+for name in "${names[@]}"; do
+  [ -e "build/bench/bench/$name.js" ] || { echo "serac: there is no bench/$name.ts" >&2; exit 2; }
+  echo "== $name"
+  node --expose-gc "build/bench/bench/$name.js"
+done
