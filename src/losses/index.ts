@@ -1,4 +1,5 @@
 /** What training minimises: transducer, CTC, CR-CTC and attention losses. */
+export { type AsrLossOptions, type AsrLosses, asrLoss } from "./asrLoss.ts";
 export { type LabelSmoothingOptions, labelSmoothingLoss } from "./attention.ts";
 export { type CrCtcLossOptions, crCtcLoss } from "./crCtc.ts";
 export { type CtcLossOptions, ctcLoss } from "./ctc.ts";
