@@ -17,23 +17,17 @@ export interface Take {
   pitch: number;
 }
 
-/** What an engine needs on the machine, and how to get it. */
-export const engineNeeds: Record<EngineName, { command?: string; module?: string; package: string }> = {
-  flite: { command: "flite", package: "Debian's flite" },
-  festival: { command: "festival", package: "Debian's festival, festvox-kallpc16k, festvox-kdlpc16k and festvox-us-slt-hts" },
-  espeak: { command: "espeak-ng", package: "Debian's espeak-ng" },
-  gnuspeech: { module: "@echogarden/gnuspeech-wasm", package: "npm's @echogarden/gnuspeech-wasm" },
-  pico: { command: "pico2wave", package: "Debian's libttspico-utils (component non-free)" },
+/** The command of each engine, and Debian's packages that bring it with its voices. */
+export const engineNeeds: Record<EngineName, { command: string; packages: string }> = {
+  flite: { command: "flite", packages: "flite" },
+  festival: { command: "festival", packages: "festival festvox-kallpc16k festvox-kdlpc16k festvox-us-slt-hts" },
+  espeak: { command: "espeak-ng", packages: "espeak-ng" },
+  pico: { command: "pico2wave", packages: "libttspico-utils (component non-free)" },
 };
 
-/** @returns whether the engine can be run on this machine */
-export async function engineAvailable(engine: EngineName): Promise<boolean> {
-  const { command, module } = engineNeeds[engine];
-  if (command !== undefined) return (process.env.PATH ?? "").split(delimiter).some((folder) => folder !== "" && existsSync(join(folder, command)));
-  return import(module as string).then(
-    () => true,
-    () => false,
-  );
+/** @returns whether the engine's command is found */
+export function engineAvailable(engine: EngineName): boolean {
+  return (process.env.PATH ?? "").split(delimiter).some((folder) => folder !== "" && existsSync(join(folder, engineNeeds[engine].command)));
 }
 
 /**
@@ -47,8 +41,7 @@ export async function sayTakes(takes: readonly Take[], folder: string): Promise<
   for (const take of takes) {
     const path = join(folder, `${take.id}.wav`);
     const part = join(folder, `${take.id}.part.wav`); // pico2wave insists on the ending
-    if (engine === "gnuspeech") await sayByGnuspeech(take, part);
-    else await run(...commandLine(take, part));
+    await run(...commandLine(take, part));
     await rename(part, path);
   }
 }
@@ -71,14 +64,6 @@ function commandLine({ voice, text, stretch, pitch }: Take, path: string): [stri
     default:
       throw new Error(`${voice.engine} has no command line`);
   }
-}
-
-async function sayByGnuspeech({ voice, text, stretch }: Take, path: string): Promise<void> {
-  const { synthesize } = (await import(engineNeeds.gnuspeech.module as string)) as {
-    synthesize(text: string, options: { voice: string; tempo: number; controlRate: number }): Promise<{ audioData: Uint8Array }>;
-  };
-  const { audioData } = await synthesize(text, { voice: voice.name, tempo: 1 / stretch, controlRate: 250 });
-  await writeFile(path, audioData);
 }
 
 /** One process for all takes, because Festival needs a second to start. */

@@ -1,7 +1,7 @@
 /**
  * Makes the demo's speech: training and validation sets of synthetic voices, a test set of voices held out, a test set of a person.
  *
- *   node build/demo/demo/makeSpeech.js --out DIR [--hours 3] [--seed 1] [--workers 2] [--without pico]
+ *   node build/demo/demo/makeSpeech.js --out DIR [--hours 3] [--seed 1] [--workers 2] [--no-pico]
  *
  * Ended half-way, the next run goes on where it was. Manifests are NeMo's and appear when everything else is there.
  */
@@ -34,7 +34,7 @@ async function main(): Promise<void> {
       hours: { type: "string", default: "3" },
       seed: { type: "string", default: "1" },
       workers: { type: "string", default: "2" },
-      without: { type: "string", multiple: true, default: [] },
+      "no-pico": { type: "boolean", default: false },
     },
   });
   if (values.out === undefined) throw new Error("--out is missing: give the folder to write to");
@@ -43,9 +43,9 @@ async function main(): Promise<void> {
   if (!(hours > 0 && hours < 1000)) throw new Error(`--hours ${values.hours}: give a number above 0`);
   if (!Number.isSafeInteger(seed)) throw new Error(`--seed ${values.seed}: give an integer`);
   if (!(Number.isInteger(workers) && workers >= 1)) throw new Error(`--workers ${values.workers}: give an integer of at least 1`);
-  const without = values.without as EngineName[];
+  const pico = !values["no-pico"];
 
-  const recipe = JSON.stringify({ recipeVersion, hours, seed, without });
+  const recipe = JSON.stringify({ recipeVersion, hours, seed, pico });
   const started = existsSync(join(out, "recipe.json")) ? await readFile(join(out, "recipe.json"), "utf8") : undefined;
   const sets: readonly SetName[] = ["train", "valid", "test-synthetic", "test-human"];
   if (started === recipe && sets.every((set) => existsSync(join(out, `${set}.jsonl`)))) {
@@ -59,8 +59,8 @@ async function main(): Promise<void> {
   for (const name of ["takes", ...sets]) await mkdir(join(out, name), { recursive: true });
   writeFileAtomic(join(out, "recipe.json"), recipe);
 
-  const { training, heldOut } = chooseVoices(without);
-  await checkEngines([...new Set([...training, ...heldOut].map((voice) => voice.engine))]);
+  const { training, heldOut } = chooseVoices({ pico });
+  checkEngines([...new Set([...training, ...heldOut].map((voice) => voice.engine))]);
   const plan = makePlan({ seed, hours, training, heldOut });
   const pool = new Pool(workers);
   try {
@@ -74,17 +74,16 @@ async function main(): Promise<void> {
   await rm(join(out, "takes"), { recursive: true });
 }
 
-async function checkEngines(engines: readonly EngineName[]): Promise<void> {
-  const missing: string[] = [];
-  for (const engine of engines) if (!(await engineAvailable(engine))) missing.push(`${engine} (install ${engineNeeds[engine].package})`);
-  for (const { folder, source } of humanVoices) if (!existsSync(folder)) missing.push(`recordings of digits (install Debian's ${source})`);
+function checkEngines(engines: readonly EngineName[]): void {
+  const missing = engines.filter((engine) => !engineAvailable(engine)).map((engine) => `${engine} (Debian: ${engineNeeds[engine].packages})`);
+  for (const { folder, source } of humanVoices) if (!existsSync(folder)) missing.push(`recordings of digits (Debian: ${source})`);
   if (missing.length > 0) throw new Error(`not installed: ${missing.join("; ")}`);
 }
 
 /** Takes by engine, since a process of Festival says many; the slowest engines first, so that the workers end together. */
 function sayJobs(takes: readonly Take[], folder: string): Job[] {
   const jobs: Job[] = [];
-  for (const engine of ["festival", "gnuspeech", "flite", "pico", "espeak"] as const) {
+  for (const engine of ["festival", "flite", "pico", "espeak"] as const) {
     const own = takes.filter(({ voice }) => voice.engine === engine).sort((a, b) => a.voice.id.localeCompare(b.voice.id, "en"));
     for (let i = 0; i < own.length; i += 40) jobs.push({ kind: "say", takes: own.slice(i, i + 40), folder });
   }

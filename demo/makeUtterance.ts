@@ -1,14 +1,16 @@
 /** From takes and recordings to a finished file. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { resample } from "../src/audio/index.ts";
 import { Random } from "../src/util/random.ts";
 import { distort } from "./distort.ts";
 import type { Utterance } from "./plan.ts";
-import { convertRate, joinWithGaps, peak, readSound, sampleRate, trimSilence, writeSound } from "./sound.ts";
+import { joinWithGaps, peak, readSound, sampleRate, trimSilence, writeSound } from "./sound.ts";
 import type { Sound } from "./sound.ts";
 
-/** Single digits are joined many times over, so they are kept. */
+/** Takes by id: single digits are joined many times over, and a string is used a few times in a row. */
 const kept = new Map<string, Float32Array>();
+const mostKept = 2000; // about 100 MB
 
 /**
  * Makes the file of an utterance, unless it is there already.
@@ -43,7 +45,7 @@ async function assemble({ set, parts, gaps, distortion }: Utterance, folder: str
   }
   const takes = await Promise.all(parts.map((id) => readTake(id, folder, gaps.length > 0)));
   if (distortion === undefined) return { samples: joinWithGaps(takes, gaps, sampleRate), sampleRate };
-  return { samples: distort(joinWithGaps(takes, gaps, sampleRate), new Random(distortion)), sampleRate };
+  return { samples: await distort(joinWithGaps(takes, gaps, sampleRate), new Random(distortion)), sampleRate };
 }
 
 /** @returns a take at 16 kHz, without the silence around it if `trim` */
@@ -51,7 +53,8 @@ async function readTake(id: string, folder: string, trim: boolean): Promise<Floa
   const known = kept.get(id);
   if (known !== undefined) return known;
   const sound = await readSound(join(folder, "takes", `${id}.wav`));
-  const samples = convertRate(trim ? trimSilence(sound, 0.03) : sound.samples, sound.sampleRate, sampleRate);
-  if (id.startsWith("train-digit")) kept.set(id, samples);
+  const samples = await resample(trim ? trimSilence(sound, 0.03) : sound.samples, sound.sampleRate, sampleRate);
+  if (kept.size >= mostKept) kept.clear();
+  kept.set(id, samples);
   return samples;
 }

@@ -52,7 +52,8 @@ export function makePlan({ seed, hours, training, heldOut }: PlanOptions): Plan 
   const strings = Math.round((0.55 * utterances) / usesPerTake);
   planStrings(plan, { set: "train", count: strings, uses: usesPerTake, voices: training, reserved }, random.fork(4));
   planJoined(plan, { count: utterances - strings * usesPerTake, voices: training, reserved }, random.fork(5));
-  return plan;
+  const used = new Set(plan.utterances.flatMap(({ parts }) => parts));
+  return { takes: plan.takes.filter(({ id }) => used.has(id)), utterances: plan.utterances };
 }
 
 function number(i: number): string {

@@ -22,40 +22,6 @@ export async function writeSound(path: string, { samples, sampleRate: rate }: So
   await rename(`${path}.part`, path);
 }
 
-/**
- * Changes the sampling rate by a windowed sinc (Hann, 12 zero crossings a side).
- * Said to be of rate `from * speed`, it is also how a voice is made higher and faster (speed > 1) or lower and slower.
- */
-export function convertRate(samples: Float32Array, from: number, to: number): Float32Array {
-  if (from === to) return samples;
-  const length = Math.round((samples.length * to) / from);
-  const out = new Float32Array(length);
-  const cutoff = Math.min(1, to / from) * 0.94;
-  const halfWidth = Math.ceil(12 / cutoff);
-  const phases = 128; // the filter is tabulated at 128 offsets between two samples
-  const table = new Float32Array((phases + 1) * 2 * halfWidth);
-  for (let phase = 0; phase <= phases; phase++) {
-    for (let k = 0; k < 2 * halfWidth; k++) {
-      const x = k - halfWidth + 1 - phase / phases;
-      const window = Math.abs(x) < halfWidth ? 0.5 + 0.5 * Math.cos((Math.PI * x) / halfWidth) : 0;
-      const t = Math.PI * x * cutoff;
-      table[phase * 2 * halfWidth + k] = window * cutoff * (Math.abs(t) < 1e-9 ? 1 : Math.sin(t) / t);
-    }
-  }
-  for (let i = 0; i < length; i++) {
-    const position = (i * from) / to;
-    const left = Math.floor(position);
-    const row = Math.round((position - left) * phases) * 2 * halfWidth;
-    const start = left - halfWidth + 1;
-    const first = Math.max(0, -start);
-    const last = Math.min(2 * halfWidth, samples.length - start);
-    let sum = 0;
-    for (let k = first; k < last; k++) sum += (samples[start + k] as number) * (table[row + k] as number);
-    out[i] = sum;
-  }
-  return out;
-}
-
 /** The largest absolute sample. */
 export function peak(samples: Float32Array): number {
   let largest = 0;

@@ -4,7 +4,7 @@
  * Held out, decided before anything was trained: SVOX Pico as a whole (the most natural of the engines, and the one engine that
  * training never hears) and two of Flite's voices, built from recordings of people whom no training voice was built from.
  */
-export type EngineName = "flite" | "festival" | "espeak" | "gnuspeech" | "pico";
+export type EngineName = "flite" | "festival" | "espeak" | "pico";
 
 export interface Voice {
   /** `engine-voice`, the manifest's `speaker`. */
@@ -24,10 +24,6 @@ const natural: Voice[] = [
   { id: "festival-kal", engine: "festival", name: "kal_diphone", pitch: 105, weight: 8 },
   { id: "festival-ked", engine: "festival", name: "ked_diphone", pitch: 100, weight: 14 },
   { id: "festival-slt-hts", engine: "festival", name: "cmu_us_slt_arctic_hts", weight: 12 },
-  { id: "gnuspeech-male", engine: "gnuspeech", name: "male", weight: 3 },
-  { id: "gnuspeech-female", engine: "gnuspeech", name: "female", weight: 3 },
-  { id: "gnuspeech-large-child", engine: "gnuspeech", name: "large_child", weight: 2 },
-  { id: "gnuspeech-small-child", engine: "gnuspeech", name: "small_child", weight: 2 },
 ];
 
 const espeakAccents = ["en-us", "en-us", "en-us", "en-gb", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-rp", "en-gb-x-gbcwmd", "en-029", "en-us-nyc"];
@@ -58,12 +54,10 @@ export const humanVoices = [
 
 /**
  * Who trains and who tests.
- * @param without engines that are not used. Without Pico, the one engine never trained on is Gnuspeech, by two of its voices.
+ * @param pico false where Pico cannot be installed: then Festival's ked is held out in its place, and every engine is trained on
  */
-export function chooseVoices(without: readonly EngineName[]): { training: Voice[]; heldOut: Voice[] } {
-  const used = (voice: Voice): boolean => !without.includes(voice.engine);
-  if (!without.includes("pico")) return { training: trainingVoices.filter(used), heldOut: heldOutVoices.filter(used) };
-  const gnuspeech = (voice: Voice): boolean => voice.engine === "gnuspeech";
-  const tested = trainingVoices.filter((voice) => gnuspeech(voice) && (voice.name === "male" || voice.name === "female"));
-  return { training: trainingVoices.filter((voice) => used(voice) && !gnuspeech(voice)), heldOut: [...tested, ...heldOutVoices].filter(used) };
+export function chooseVoices({ pico = true }: { pico?: boolean } = {}): { training: Voice[]; heldOut: Voice[] } {
+  if (pico) return { training: [...trainingVoices], heldOut: [...heldOutVoices] };
+  const isKed = ({ name }: Voice): boolean => name === "ked_diphone";
+  return { training: trainingVoices.filter((voice) => !isKed(voice)), heldOut: [...trainingVoices.filter(isKed), ...heldOutVoices.filter(({ engine }) => engine !== "pico")] };
 }

@@ -19,8 +19,8 @@ describe("the demo's speech", () => {
     );
   });
 
-  test.each([{ without: [] }, { without: ["pico" as const] }])("without $without: no voice that tests trains, and one engine that tests never trains", ({ without }) => {
-    const { training, heldOut } = chooseVoices(without);
+  test.each([{ pico: true }, { pico: false }])("pico $pico: no voice that tests trains, and with Pico one engine that tests never trains", ({ pico }) => {
+    const { training, heldOut } = chooseVoices({ pico });
     const { utterances, takes } = makePlan({ seed: 7, hours: 0.05, training, heldOut });
     const of = (sets: readonly string[]) => utterances.filter(({ set }) => sets.includes(set));
     const trained = of(["train", "valid"]);
@@ -28,10 +28,10 @@ describe("the demo's speech", () => {
     const speakers = new Set(tested.map(({ speaker }) => speaker));
     const engines = new Set(tested.map(({ engine }) => engine));
     const trainedEngines = new Set(trained.map(({ engine }) => engine));
-    expect(tested.length).toBeGreaterThanOrEqual(500);
-    expect(speakers.size).toBeGreaterThanOrEqual(4);
+    if (pico) expect(tested.length).toBeGreaterThanOrEqual(500);
+    expect(speakers.size).toBeGreaterThanOrEqual(pico ? 4 : 3);
     expect(engines.size).toBe(2);
-    expect([...engines].filter((engine) => !trainedEngines.has(engine))).toHaveLength(1);
+    expect([...engines].filter((engine) => !trainedEngines.has(engine))).toHaveLength(pico ? 1 : 0);
     expect(trained.filter(({ speaker }) => speakers.has(speaker))).toEqual([]);
     expect(of(["train", "valid"]).filter(({ parts }) => parts.some((part) => part.startsWith("/")))).toEqual([]); // no recordings of people
     for (const { text } of of(["test-synthetic", "test-human"])) expect(text.split(" ").length).toBeGreaterThanOrEqual(3);
@@ -46,7 +46,7 @@ describe("the demo's speech", () => {
   });
 
   test("a seed gives one plan, another seed another", () => {
-    const voices = chooseVoices([]);
+    const voices = chooseVoices();
     const plan = (seed: number) => JSON.stringify(makePlan({ seed, hours: 0.02, ...voices }));
     expect(plan(1)).toBe(plan(1));
     expect(plan(1)).not.toBe(plan(2));
