@@ -1,9 +1,9 @@
 /** Audio files in and out: libsndfile where the media addon is built, else WAV alone. */
-import { readFile, rename, mkdir } from "node:fs/promises";
+import { mkdir, readFile, rename } from "node:fs/promises";
 import { dirname } from "node:path";
 import { removeQuietly, temporaryPath } from "../formats/atomic.ts";
-import { type PcmAudio, type WavHeader, parseWav, parseWavHeader } from "../formats/wav.ts";
-import { AudioError, FormatError, SeracError, isErrnoException } from "../util/errors.ts";
+import { type PcmAudio, parseWav, parseWavHeader, type WavHeader } from "../formats/wav.ts";
+import { AudioError, FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 import { media, mediaIfBuilt, nativeError } from "./media.ts";
 
 /** Samples in [-1, 1] by channel, all of one length; `sampleRate` in Hz. */
@@ -65,7 +65,12 @@ async function wavOf(source: string | Uint8Array, at: string): Promise<{ bytes: 
     return { bytes, header };
   } catch (cause) {
     if (!(cause instanceof FormatError)) throw cause;
-    throw new AudioError("AUDIO_NOT_AUDIO", { at, message: "not a WAV file, and without the media addon only WAV can be read", fix: "run: npm run setup (it needs libsndfile)", cause });
+    throw new AudioError("AUDIO_NOT_AUDIO", {
+      at,
+      message: "not a WAV file, and without the media addon only WAV can be read",
+      fix: "run: npm run setup (it needs libsndfile)",
+      cause,
+    });
   }
 }
 
@@ -138,8 +143,13 @@ const formatOfSuffix: Readonly<Record<string, AudioFormat>> = { wav: "wav", flac
  * Writes audio, whole or not at all; full scale clips. Without `format` the suffix of the path decides.
  * @throws AudioError AUDIO_UNWRITABLE, AUDIO_NOT_FINITE; NativeError NATIVE_MISSING
  */
-export async function writeAudio(path: string, { sampleRate, channels }: Audio, { format = formatOfSuffix[path.slice(path.lastIndexOf(".") + 1).toLowerCase()] }: { format?: AudioFormat } = {}): Promise<void> {
-  if (format === undefined) throw new AudioError("AUDIO_UNWRITABLE", { at: path, message: "no known audio suffix", fix: `use one of ${Object.keys(formatOfSuffix).join(", ")}, or name the format` });
+export async function writeAudio(
+  path: string,
+  { sampleRate, channels }: Audio,
+  { format = formatOfSuffix[path.slice(path.lastIndexOf(".") + 1).toLowerCase()] }: { format?: AudioFormat } = {},
+): Promise<void> {
+  if (format === undefined)
+    throw new AudioError("AUDIO_UNWRITABLE", { at: path, message: "no known audio suffix", fix: `use one of ${Object.keys(formatOfSuffix).join(", ")}, or name the format` });
   if (!channels.every(isFinite32)) throw new AudioError("AUDIO_NOT_FINITE", { at: path, message: "samples that are NaN or infinite cannot be written" });
   if (!Number.isInteger(sampleRate) || sampleRate <= 0) throw new AudioError("AUDIO_UNWRITABLE", { at: path, message: `a sampling rate of ${sampleRate} Hz` });
   const temporary = temporaryPath(path);

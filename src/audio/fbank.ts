@@ -47,7 +47,18 @@ const settingsMade = new WeakMap<FbankOptions, Float64Array>();
 function settingsOf(options: FbankOptions): Float64Array {
   const made = settingsMade.get(options);
   if (made !== undefined && Object.isFrozen(options)) return made;
-  const { sampleRate, numMelBins = 80, frameLength = 0.025, frameShift = 0.01, snipEdges = false, lowFreq = 20, highFreq = -400, preemphasis = 0.97, removeDcOffset = true, window = "povey" } = options;
+  const {
+    sampleRate,
+    numMelBins = 80,
+    frameLength = 0.025,
+    frameShift = 0.01,
+    snipEdges = false,
+    lowFreq = 20,
+    highFreq = -400,
+    preemphasis = 0.97,
+    removeDcOffset = true,
+    window = "povey",
+  } = options;
   const bad = (message: string) => new ConfigError("CONFIG_BAD_VALUE", { at: "fbank", message });
   const nyquist = sampleRate / 2;
   const high = highFreq > 0 ? highFreq : nyquist + highFreq;
@@ -58,7 +69,18 @@ function settingsOf(options: FbankOptions): Float64Array {
   if (!(lowFreq >= 0 && high > lowFreq && high <= nyquist)) throw bad(`lowFreq ${lowFreq} and highFreq ${highFreq} leave no band below ${nyquist} Hz`);
   if (!(preemphasis >= 0 && preemphasis <= 1)) throw bad(`preemphasis is ${preemphasis}, not within 0 to 1`);
   if (!windows.includes(window)) throw bad(`window is ${String(window)}, not one of ${windows.join(", ")}`);
-  const settings = Float64Array.of(sampleRate, frameLength, frameShift, lowFreq, highFreq, preemphasis, numMelBins, snipEdges ? 1 : 0, removeDcOffset ? 1 : 0, windows.indexOf(window));
+  const settings = Float64Array.of(
+    sampleRate,
+    frameLength,
+    frameShift,
+    lowFreq,
+    highFreq,
+    preemphasis,
+    numMelBins,
+    snipEdges ? 1 : 0,
+    removeDcOffset ? 1 : 0,
+    windows.indexOf(window),
+  );
   settingsMade.set(options, settings);
   return settings;
 }
@@ -70,7 +92,8 @@ function toFeatures(data: Float32Array, bins: number): Features {
 function checkFinite(features: Features): Features {
   // A NaN spreads over its whole frame; the log floor hides nothing but -inf.
   for (let i = 0; i < features.data.length; i += features.bins) {
-    if (!Number.isFinite(features.data[i])) throw new AudioError("AUDIO_NOT_FINITE", { at: `frame ${i / features.bins}`, message: "the samples hold NaN or infinite values, or overflow" });
+    if (!Number.isFinite(features.data[i]))
+      throw new AudioError("AUDIO_NOT_FINITE", { at: `frame ${i / features.bins}`, message: "the samples hold NaN or infinite values, or overflow" });
   }
   return features;
 }
@@ -91,7 +114,10 @@ export function fbankSync(samples: Float32Array, options: FbankOptions): Feature
 }
 
 /** How many frames `fbank` makes of `numSamples` samples. */
-export function numFramesOf(numSamples: number, { sampleRate, frameLength = 0.025, frameShift = 0.01, snipEdges = false }: Pick<FbankOptions, "sampleRate" | "frameLength" | "frameShift" | "snipEdges">): number {
+export function numFramesOf(
+  numSamples: number,
+  { sampleRate, frameLength = 0.025, frameShift = 0.01, snipEdges = false }: Pick<FbankOptions, "sampleRate" | "frameLength" | "frameShift" | "snipEdges">,
+): number {
   const length = Math.floor(frameLength * sampleRate + 1e-9);
   const shift = Math.floor(frameShift * sampleRate + 1e-9);
   if (snipEdges) return numSamples < length ? 0 : 1 + Math.floor((numSamples - length) / shift);

@@ -1,10 +1,10 @@
-export { audioInfo, readAudio, toMono, writeAudio } from "./decode.ts";
-export type { Audio, AudioFormat, AudioInfo, AudioRange } from "./decode.ts";
-export { fbank, fbankSync, numFramesOf } from "./fbank.ts";
-export type { FbankOptions, Features } from "./fbank.ts";
-export { resample, resampleSinc, speed } from "./resample.ts";
-export type { SincOptions } from "./resample.ts";
-export { addNoise, addRandomNoise, coloredNoise, meanEnergy, randomVolume, reverberate, roomImpulseResponse, scaleVolume } from "./augment.ts";
 export type { NoiseColor, RoomOptions } from "./augment.ts";
-export { SpecAugment, interpolateFrames } from "./specAugment.ts";
+export { addNoise, addRandomNoise, coloredNoise, meanEnergy, randomVolume, reverberate, roomImpulseResponse, scaleVolume } from "./augment.ts";
+export type { Audio, AudioFormat, AudioInfo, AudioRange } from "./decode.ts";
+export { audioInfo, readAudio, toMono, writeAudio } from "./decode.ts";
+export type { FbankOptions, Features } from "./fbank.ts";
+export { fbank, fbankSync, numFramesOf } from "./fbank.ts";
+export type { SincOptions } from "./resample.ts";
+export { resample, resampleSinc, speed } from "./resample.ts";
 export type { Segment, SpecAugmentOptions } from "./specAugment.ts";
+export { interpolateFrames, SpecAugment } from "./specAugment.ts";

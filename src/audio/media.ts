@@ -71,5 +71,10 @@ export function nativeError(error: unknown, Class: ErrorClass, at: string | unde
   if (error instanceof SeracError || !(error instanceof Error)) return error;
   const code = (error as { code?: unknown }).code;
   if (typeof code !== "string" || !Object.hasOwn(errorCodes, code)) return error;
-  return new Class(code as ErrorCode, { ...(at === undefined ? {} : { at }), message: error.message, ...(fixes[code as ErrorCode] === undefined ? {} : { fix: fixes[code as ErrorCode] as string }), cause: error });
+  return new Class(code as ErrorCode, {
+    ...(at === undefined ? {} : { at }),
+    message: error.message,
+    ...(fixes[code as ErrorCode] === undefined ? {} : { fix: fixes[code as ErrorCode] as string }),
+    cause: error,
+  });
 }

@@ -11,7 +11,8 @@ export interface SincOptions {
 }
 
 function checkRate(name: string, rate: number, whole: boolean): void {
-  if (!(rate >= 1 && rate <= 1e7) || (whole && !Number.isInteger(rate))) throw new ConfigError("CONFIG_BAD_VALUE", { at: "resample", message: `${name} is ${rate}, not a ${whole ? "whole " : ""}number of Hz within 1 to 10000000` });
+  if (!(rate >= 1 && rate <= 1e7) || (whole && !Number.isInteger(rate)))
+    throw new ConfigError("CONFIG_BAD_VALUE", { at: "resample", message: `${name} is ${rate}, not a ${whole ? "whole " : ""}number of Hz within 1 to 10000000` });
 }
 
 /**
@@ -37,7 +38,8 @@ export async function resample(samples: Float32Array, from: number, to: number):
 export async function resampleSinc(samples: Float32Array, from: number, to: number, { lowpassFilterWidth = 6, rolloff = 0.99 }: SincOptions = {}): Promise<Float32Array> {
   checkRate("from", from, true);
   checkRate("to", to, true);
-  if (!Number.isInteger(lowpassFilterWidth) || lowpassFilterWidth < 1 || lowpassFilterWidth > 1024) throw new ConfigError("CONFIG_BAD_VALUE", { at: "resample", message: `lowpassFilterWidth is ${lowpassFilterWidth}, not a whole number of 1 to 1024` });
+  if (!Number.isInteger(lowpassFilterWidth) || lowpassFilterWidth < 1 || lowpassFilterWidth > 1024)
+    throw new ConfigError("CONFIG_BAD_VALUE", { at: "resample", message: `lowpassFilterWidth is ${lowpassFilterWidth}, not a whole number of 1 to 1024` });
   if (!(rolloff > 0 && rolloff <= 1)) throw new ConfigError("CONFIG_BAD_VALUE", { at: "resample", message: `rolloff is ${rolloff}, not within 0 to 1` });
   return from === to ? samples : media().resampleSinc(samples, from, to, lowpassFilterWidth, rolloff);
 }

@@ -1,7 +1,7 @@
 /** Files that appear whole or not at all: written beside their place, then renamed over it. */
 import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
-import { FormatError, SeracError, isErrnoException } from "../util/errors.ts";
+import { FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 
 let counter = 0;
 

@@ -1,8 +1,8 @@
 /** Bytes of a file, of a gzip file, or of standard input. */
 import { createReadStream } from "node:fs";
-import { Readable, pipeline } from "node:stream";
+import { pipeline, Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
-import { FormatError, SeracError, isErrnoException } from "../util/errors.ts";
+import { FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 import { fileError } from "./atomic.ts";
 
 const chunkSize = 1 << 18;

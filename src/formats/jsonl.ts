@@ -2,7 +2,7 @@
 import { isUtf8 } from "node:buffer";
 import { mkdir, open, rename } from "node:fs/promises";
 import { dirname } from "node:path";
-import { Readable, pipeline } from "node:stream";
+import { pipeline, Readable } from "node:stream";
 import { createGzip } from "node:zlib";
 import { FormatError, isErrnoException } from "../util/errors.ts";
 import { fileError, removeQuietly, temporaryPath } from "./atomic.ts";
@@ -78,7 +78,11 @@ export async function* readJsonl<T = unknown>(path: string, { onError }: ReadJso
     let value: unknown;
     try {
       if (text.includes("\ufffd") && !isUtf8(bytes)) {
-        throw new FormatError("JSONL_BAD_LINE", { at: `${name}:${line}:${text.indexOf("\ufffd") + 1}`, message: "not UTF-8", fix: "convert the file, for example: iconv -f LATIN1 -t UTF-8" });
+        throw new FormatError("JSONL_BAD_LINE", {
+          at: `${name}:${line}:${text.indexOf("\ufffd") + 1}`,
+          message: "not UTF-8",
+          fix: "convert the file, for example: iconv -f LATIN1 -t UTF-8",
+        });
       }
       // A cheap look before the pattern: nearly every line begins with a brace.
       if (text.charCodeAt(0) !== 0x7b && blank.test(text)) continue;

@@ -57,7 +57,8 @@ function parseFormat(view: DataView, start: number, size: number, at: string): P
   if (!widths.includes(bits)) throw new FormatError("WAV_UNSUPPORTED", { at, message: `${bits} bits a sample: ${encoding} samples have ${widths.join(", ")}` });
   if (numChannels < 1 || numChannels > maxChannels) throw new FormatError("WAV_UNSUPPORTED", { at, message: `${numChannels} channels: 1 to ${maxChannels} can be read` });
   if (sampleRate === 0) throw new FormatError("WAV_BAD", { at, message: "the sampling rate is 0" });
-  if (blockAlign !== (bits / 8) * numChannels) throw new FormatError("WAV_BAD", { at, message: `a frame of ${blockAlign} bytes does not fit ${numChannels} channels of ${bits} bits` });
+  if (blockAlign !== (bits / 8) * numChannels)
+    throw new FormatError("WAV_BAD", { at, message: `a frame of ${blockAlign} bytes does not fit ${numChannels} channels of ${bits} bits` });
   return { sampleRate, numChannels, encoding, bits: bits as WavHeader["bits"], blockAlign };
 }
 

@@ -2,7 +2,7 @@
  * The files that icefall's decoding scripts leave: recogs-*.txt, errs-*.txt and wer-summary-*.txt, to the character.
  * Source: icefall/utils.py (store_transcripts, write_error_stats) and zipformer/decode.py (save_results).
  */
-import { type AlignedPair, type ErrorCounts, align, countErrors } from "./align.ts";
+import { type AlignedPair, align, countErrors, type ErrorCounts } from "./align.ts";
 
 /** One utterance with its words. */
 export interface ScoredUtterance {
@@ -33,7 +33,8 @@ export function pythonRepr(text: string): string {
     if (char === quote) out += `\\${char}`;
     else if (escapes[char] !== undefined) out += escapes[char];
     // Python escapes what Unicode calls Other or Separator, but for the space.
-    else if (char !== " " && /[\p{C}\p{Z}]/u.test(char)) out += code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
+    else if (char !== " " && /[\p{C}\p{Z}]/u.test(char))
+      out += code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
     else out += char;
   }
   return quote + out + quote;
@@ -131,7 +132,9 @@ export function formatErrors(utterances: readonly ScoredUtterance[]): ErrorRepor
   }
   const descending = (table: Map<string, number>) => [...table].sort(([a, n], [b, m]) => m - n || comparePython(b, a)).map(([word, n]) => `${n}   ${word}`);
   const substituted = [...substitutions.values()].sort((a, b) => b.count - a.count || comparePython(b.ref, a.ref) || comparePython(b.hyp, a.hyp));
-  const perWord = [...words].map(([word, w]) => ({ word, ...w, errors: w.refSubstituted + w.hypSubstituted + w.inserted + w.deleted })).sort((a, b) => b.errors - a.errors || comparePython(b.word, a.word));
+  const perWord = [...words]
+    .map(([word, w]) => ({ word, ...w, errors: w.refSubstituted + w.hypSubstituted + w.inserted + w.deleted }))
+    .sort((a, b) => b.errors - a.errors || comparePython(b.word, a.word));
 
   const lines = [
     `%WER = ${twoDecimals(percent)}`,

@@ -68,11 +68,21 @@ function trainError(error: unknown, vocabSize: number, at: string): unknown {
   const words = error instanceof Error ? error.message : "";
   const largest = /(?:too high|too large).*?<=\s*(\d+)/i.exec(words)?.[1];
   if (largest !== undefined) {
-    return new TextError("TEXT_VOCAB_TOO_LARGE", { at, message: `a vocabulary of ${vocabSize} is too large for this text: the largest possible is ${largest}`, fix: `ask for ${largest} or less, or give more text`, cause: error });
+    return new TextError("TEXT_VOCAB_TOO_LARGE", {
+      at,
+      message: `a vocabulary of ${vocabSize} is too large for this text: the largest possible is ${largest}`,
+      fix: `ask for ${largest} or less, or give more text`,
+      cause: error,
+    });
   }
   const smallest = /smaller than required_chars\.\s*\d+\s*vs\s*(\d+)/i.exec(words)?.[1];
   if (smallest !== undefined) {
-    return new TextError("TEXT_VOCAB_TOO_SMALL", { at, message: `a vocabulary of ${vocabSize} has no room for every character and special token: ${smallest} is the smallest`, fix: `ask for ${smallest} or more, or lower the character coverage`, cause: error });
+    return new TextError("TEXT_VOCAB_TOO_SMALL", {
+      at,
+      message: `a vocabulary of ${vocabSize} has no room for every character and special token: ${smallest} is the smallest`,
+      fix: `ask for ${smallest} or more, or lower the character coverage`,
+      cause: error,
+    });
   }
   return mapped;
 }
@@ -83,7 +93,19 @@ function trainError(error: unknown, vocabSize: number, at: string): unknown {
  * ConfigError CONFIG_BAD_VALUE; FormatError of reading and writing; NativeError NATIVE_MISSING
  */
 export async function trainBpe(options: TrainBpeOptions): Promise<void> {
-  const { input, outPath, modelPrefix, vocabSize, type = "unigram", characterCoverage = 1, userDefinedSymbols = ["<blk>", "<sos/eos>"], unkId = 2, bosId = -1, eosId = -1, padId = -1 } = options;
+  const {
+    input,
+    outPath,
+    modelPrefix,
+    vocabSize,
+    type = "unigram",
+    characterCoverage = 1,
+    userDefinedSymbols = ["<blk>", "<sos/eos>"],
+    unkId = 2,
+    bosId = -1,
+    eosId = -1,
+    padId = -1,
+  } = options;
   const { inputSentenceSize = 100_000_000, hardVocabLimit = true, normalization = "nmt_nfkc", numThreads = 16, extra = {} } = options;
   const path = outPath ?? (modelPrefix === undefined ? undefined : `${modelPrefix}.model`);
   const bad = (message: string) => new ConfigError("CONFIG_BAD_VALUE", { at: "trainBpe", message });

@@ -67,7 +67,12 @@ test("a made-up room decays by 60 dB in its time and holds its ratio", () => {
 });
 
 test("coloured noise has mean energy 1 and the slope of its name", () => {
-  for (const [color, slope] of [["white", 0], ["pink", -3.01], ["brown", -6.02], ["blue", 3.01]] as const) {
+  for (const [color, slope] of [
+    ["white", 0],
+    ["pink", -3.01],
+    ["brown", -6.02],
+    ["blue", 3.01],
+  ] as const) {
     const x = coloredNoise(1 << 14, color, new Random(3));
     expect(meanEnergy(x)).toBeCloseTo(1, 4);
     const octave = (low: number) => {

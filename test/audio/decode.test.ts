@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -15,7 +15,8 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Two channels of different tones, on the grid of 16-bit samples. */
 function tones(sampleRate: number, seconds: number): Audio {
-  const tone = (hertz: number) => Float32Array.from({ length: Math.round(sampleRate * seconds) }, (_, i) => (Math.round(12000 * Math.sin((2 * Math.PI * hertz * i) / sampleRate)) || 0) / 32768);
+  const tone = (hertz: number) =>
+    Float32Array.from({ length: Math.round(sampleRate * seconds) }, (_, i) => (Math.round(12000 * Math.sin((2 * Math.PI * hertz * i) / sampleRate)) || 0) / 32768);
   return { sampleRate, channels: [tone(440), tone(1000)] };
 }
 function put(name: string, bytes: Uint8Array): string {
@@ -60,14 +61,19 @@ test("a part by offset and duration is the slice of the whole, also without the 
   await writeAudio(join(folder, "c.flac"), audio);
   await writeAudio(join(folder, "c.wav"), audio);
   await fc.assert(
-    fc.asyncProperty(fc.constantFrom("c.flac", "c.wav"), fc.double({ min: 0, max: 0.999, noNaN: true }), fc.option(fc.double({ min: 0, max: 2, noNaN: true }), { nil: undefined }), async (name, offset, duration) => {
-      const half = (x: number) => Math.floor(Math.round(x * 8000 * 1e8) / 1e8 + 0.5);
-      const start = half(offset);
-      if (start >= 8000) return;
-      const expected = audio.channels.map((c) => c.slice(start, duration === undefined ? undefined : start + half(duration)));
-      expect((await readAudio(join(folder, name), { offset, duration })).channels).toEqual(expected);
-      if (name === "c.wav") expect((await readWavAudio(join(folder, name), { offset, duration })).channels).toEqual(expected);
-    }),
+    fc.asyncProperty(
+      fc.constantFrom("c.flac", "c.wav"),
+      fc.double({ min: 0, max: 0.999, noNaN: true }),
+      fc.option(fc.double({ min: 0, max: 2, noNaN: true }), { nil: undefined }),
+      async (name, offset, duration) => {
+        const half = (x: number) => Math.floor(Math.round(x * 8000 * 1e8) / 1e8 + 0.5);
+        const start = half(offset);
+        if (start >= 8000) return;
+        const expected = audio.channels.map((c) => c.slice(start, duration === undefined ? undefined : start + half(duration)));
+        expect((await readAudio(join(folder, name), { offset, duration })).channels).toEqual(expected);
+        if (name === "c.wav") expect((await readWavAudio(join(folder, name), { offset, duration })).channels).toEqual(expected);
+      },
+    ),
     { numRuns: 60 },
   );
 });

@@ -70,13 +70,20 @@ function plainFbank(x: Float32Array, sampleRate: number, bins: number, snip: boo
 
 test("equals the formula at any rate, length and number of bins", () => {
   fc.assert(
-    fc.property(fc.integer({ min: 2000, max: 12000 }), fc.integer({ min: 3, max: 40 }), fc.integer({ min: 0, max: 700 }), fc.boolean(), fc.integer(), (sampleRate, numMelBins, length, snipEdges, seed) => {
-      const samples = Float32Array.from({ length }, (_, i) => 0.3 * Math.sin(0.1 * i + (seed % 10)) + 0.1 * Math.sin(0.003 * i * i));
-      const features = fbankSync(samples, { sampleRate, numMelBins, snipEdges });
-      const expected = plainFbank(samples, sampleRate, numMelBins, snipEdges);
-      expect(features.frames * numMelBins).toBe(expected.length);
-      features.data.forEach((x, i) => expect(Math.abs(x - (expected[i] as number))).toBeLessThan(2e-3));
-    }),
+    fc.property(
+      fc.integer({ min: 2000, max: 12000 }),
+      fc.integer({ min: 3, max: 40 }),
+      fc.integer({ min: 0, max: 700 }),
+      fc.boolean(),
+      fc.integer(),
+      (sampleRate, numMelBins, length, snipEdges, seed) => {
+        const samples = Float32Array.from({ length }, (_, i) => 0.3 * Math.sin(0.1 * i + (seed % 10)) + 0.1 * Math.sin(0.003 * i * i));
+        const features = fbankSync(samples, { sampleRate, numMelBins, snipEdges });
+        const expected = plainFbank(samples, sampleRate, numMelBins, snipEdges);
+        expect(features.frames * numMelBins).toBe(expected.length);
+        features.data.forEach((x, i) => expect(Math.abs(x - (expected[i] as number))).toBeLessThan(2e-3));
+      },
+    ),
     { numRuns: 15 },
   );
 });
@@ -95,7 +102,15 @@ test("NaN, infinity and impossible settings are coded errors", async () => {
   await expect(fbank(samples, { sampleRate: 16000 })).rejects.toMatchObject({ code: "AUDIO_NOT_FINITE" });
   samples[800] = Infinity;
   await expect(fbank(samples, { sampleRate: 16000 })).rejects.toMatchObject({ code: "AUDIO_NOT_FINITE" });
-  for (const options of [{ sampleRate: 0 }, { sampleRate: NaN }, { sampleRate: 16000, numMelBins: 0 }, { sampleRate: 16000, highFreq: 9000 }, { sampleRate: 16000, lowFreq: 7700 }, { sampleRate: 16000, frameShift: 0 }, { sampleRate: 700 }]) {
+  for (const options of [
+    { sampleRate: 0 },
+    { sampleRate: NaN },
+    { sampleRate: 16000, numMelBins: 0 },
+    { sampleRate: 16000, highFreq: 9000 },
+    { sampleRate: 16000, lowFreq: 7700 },
+    { sampleRate: 16000, frameShift: 0 },
+    { sampleRate: 700 },
+  ]) {
     expect(() => fbankSync(samples, options)).toThrow(expect.objectContaining({ code: "CONFIG_BAD_VALUE" }));
   }
 });

@@ -25,14 +25,21 @@ const tone = (n: number, hertz: number, rate: number) => Float32Array.from({ len
 test("resampleSinc equals its formula at any pair of rates", async () => {
   const rates = fc.constantFrom(8000, 14400, 16000, 17600, 22050, 44100, 48000, 1, 3, 7919);
   await fc.assert(
-    fc.asyncProperty(rates, rates, fc.integer({ min: 0, max: 200 }), fc.integer({ min: 1, max: 12 }), fc.constantFrom(0.5, 0.99, 1), async (from, to, n, lowpassFilterWidth, rolloff) => {
-      if (to / from > 50) return; // too much output for the plain sum
-      const x = wave(n);
-      const y = await resampleSinc(x, from, to, { lowpassFilterWidth, rolloff });
-      const expected = from === to ? [...x] : plainSinc(x, from, to, lowpassFilterWidth, rolloff);
-      expect(y.length).toBe(expected.length);
-      y.forEach((v, i) => expect(Math.abs(v - (expected[i] as number))).toBeLessThan(2e-5));
-    }),
+    fc.asyncProperty(
+      rates,
+      rates,
+      fc.integer({ min: 0, max: 200 }),
+      fc.integer({ min: 1, max: 12 }),
+      fc.constantFrom(0.5, 0.99, 1),
+      async (from, to, n, lowpassFilterWidth, rolloff) => {
+        if (to / from > 50) return; // too much output for the plain sum
+        const x = wave(n);
+        const y = await resampleSinc(x, from, to, { lowpassFilterWidth, rolloff });
+        const expected = from === to ? [...x] : plainSinc(x, from, to, lowpassFilterWidth, rolloff);
+        expect(y.length).toBe(expected.length);
+        y.forEach((v, i) => expect(Math.abs(v - (expected[i] as number))).toBeLessThan(2e-5));
+      },
+    ),
     { numRuns: 80 },
   );
 });
@@ -60,7 +67,12 @@ test("resample keeps a tone in the pass band and removes one above the new Nyqui
 });
 
 test("impossible rates are coded errors", async () => {
-  for (const [from, to] of [[0, 1], [1, NaN], [-1, 2], [1e9, 1]] as const) {
+  for (const [from, to] of [
+    [0, 1],
+    [1, NaN],
+    [-1, 2],
+    [1e9, 1],
+  ] as const) {
     await expect(resample(wave(3), from, to)).rejects.toMatchObject({ code: "CONFIG_BAD_VALUE" });
     await expect(resampleSinc(wave(3), from, to)).rejects.toMatchObject({ code: "CONFIG_BAD_VALUE" });
   }

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Features } from "../../src/audio/fbank.ts";
-import { SpecAugment, interpolateFrames } from "../../src/audio/specAugment.ts";
+import { interpolateFrames, SpecAugment } from "../../src/audio/specAugment.ts";
 import { Random } from "../../src/util/random.ts";
 
 function ramp(frames: number, bins: number): Features {
@@ -88,7 +88,15 @@ test("segments are warped inside of themselves only", () => {
   const augment = new SpecAugment({ p: 1, numFeatureMasks: 0, numFrameMasks: 0 });
   const before = ramp(700, 3);
   const after = copy(before);
-  augment.applyToSegments(after, [{ startFrame: 100, numFrames: 300 }, { startFrame: 650, numFrames: 900 }, { startFrame: -5, numFrames: 10 }], new Random(2));
+  augment.applyToSegments(
+    after,
+    [
+      { startFrame: 100, numFrames: 300 },
+      { startFrame: 650, numFrames: 900 },
+      { startFrame: -5, numFrames: 10 },
+    ],
+    new Random(2),
+  );
   const rows = changed(before, after).map((row) => row.some(Boolean));
   expect(rows.slice(0, 100).some(Boolean) || rows.slice(400).some(Boolean)).toBe(false);
   expect(rows.slice(100, 400).some(Boolean)).toBe(true);

@@ -1,11 +1,11 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { jsonErrorAt } from "../../src/formats/jsonSyntax.ts";
 import { type JsonLine, type ReadJsonlOptions, readJsonl, writeJsonl } from "../../src/formats/jsonl.ts";
+import { jsonErrorAt } from "../../src/formats/jsonSyntax.ts";
 import type { FormatError } from "../../src/util/errors.ts";
 
 let folder: string;
@@ -97,7 +97,9 @@ test("stopping early closes the file; errors of the source leave the old file", 
 });
 
 test("jsonErrorAt agrees with JSON.parse on what is JSON", () => {
-  const pieces = fc.array(fc.constantFrom("{", "}", "[", "]", '"a"', ":", ",", "1", "-", ".5", "e3", "true", "nul", " ", '"', "\\u12", "\\n", "\t"), { maxLength: 12 }).map((p) => p.join(""));
+  const pieces = fc
+    .array(fc.constantFrom("{", "}", "[", "]", '"a"', ":", ",", "1", "-", ".5", "e3", "true", "nul", " ", '"', "\\u12", "\\n", "\t"), { maxLength: 12 })
+    .map((p) => p.join(""));
   fc.assert(
     fc.property(fc.oneof(pieces, fc.string(), fc.json()), (text) => {
       let good = true;
@@ -115,12 +117,18 @@ test("jsonErrorAt agrees with JSON.parse on what is JSON", () => {
 
 test("any bytes give values or a coded error", async () => {
   await fc.assert(
-    fc.asyncProperty(fc.oneof(fc.uint8Array(), fc.uint8Array().map((b) => Buffer.concat([Buffer.from([0x1f, 0x8b, 8]), b]))), async (bytes) => {
-      try {
-        await read(bytes);
-      } catch (error) {
-        expect((error as FormatError).code).toMatch(/JSONL_BAD_LINE|GZIP_BAD/);
-      }
-    }),
+    fc.asyncProperty(
+      fc.oneof(
+        fc.uint8Array(),
+        fc.uint8Array().map((b) => Buffer.concat([Buffer.from([0x1f, 0x8b, 8]), b])),
+      ),
+      async (bytes) => {
+        try {
+          await read(bytes);
+        } catch (error) {
+          expect((error as FormatError).code).toMatch(/JSONL_BAD_LINE|GZIP_BAD/);
+        }
+      },
+    ),
   );
 });

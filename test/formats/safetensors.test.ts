@@ -1,10 +1,10 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { writeFileAtomic } from "../../src/formats/atomic.ts";
-import { type SafeTensor, parseSafetensors, readSafetensors, serializeSafetensors, writeSafetensors } from "../../src/formats/safetensors.ts";
+import { parseSafetensors, readSafetensors, type SafeTensor, serializeSafetensors, writeSafetensors } from "../../src/formats/safetensors.ts";
 import { FormatError } from "../../src/util/errors.ts";
 
 let folder: string;
@@ -65,7 +65,9 @@ test("every dtype comes back as it was, also from an unaligned buffer", () => {
 });
 
 test("names and shapes round-trip", () => {
-  const tensor = fc.array(fc.nat(3), { maxLength: 3 }).map((shape): SafeTensor => ({ dtype: "I32", shape, data: new Int32Array(shape.reduce((a, b) => a * b, 1)).map((_, i) => i) }));
+  const tensor = fc
+    .array(fc.nat(3), { maxLength: 3 })
+    .map((shape): SafeTensor => ({ dtype: "I32", shape, data: new Int32Array(shape.reduce((a, b) => a * b, 1)).map((_, i) => i) }));
   const name = fc.string({ unit: "grapheme" }).filter((s) => s !== "__metadata__");
   fc.assert(
     fc.property(fc.array(fc.tuple(name, tensor)), (items) => {
@@ -105,9 +107,15 @@ test("hostile headers are told apart from files cut short", () => {
 test("any bytes give tensors or a coded error", () => {
   const valid = serializeSafetensors({ a: { dtype: "F32", shape: [2], data: Float32Array.of(1, 2) } }, { k: "v" });
   fc.assert(
-    fc.property(fc.oneof(fc.uint8Array(), fc.tuple(fc.nat(valid.length - 1), fc.nat(255), fc.nat(valid.length)).map(([i, v, n]) => valid.with(i, v).subarray(0, n))), (bytes) => {
-      codeOf(() => parseSafetensors(bytes));
-    }),
+    fc.property(
+      fc.oneof(
+        fc.uint8Array(),
+        fc.tuple(fc.nat(valid.length - 1), fc.nat(255), fc.nat(valid.length)).map(([i, v, n]) => valid.with(i, v).subarray(0, n)),
+      ),
+      (bytes) => {
+        codeOf(() => parseSafetensors(bytes));
+      },
+    ),
     { numRuns: 500 },
   );
 });

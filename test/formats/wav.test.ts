@@ -1,13 +1,24 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type WavFormat, parseWav, parseWavHeader, serializeWav } from "../../src/formats/wav.ts";
+import { parseWav, parseWavHeader, serializeWav, type WavFormat } from "../../src/formats/wav.ts";
 import { FormatError } from "../../src/util/errors.ts";
 
 const bitsOf: Record<WavFormat, number> = { pcm8: 8, pcm16: 16, pcm24: 24, pcm32: 32, float32: 32, float64: 64 };
 const formats = Object.keys(bitsOf) as WavFormat[];
 
 /** A file by hand: 16-bit mono unless told otherwise. */
-function wav({ tag = 1, channels = 1, bits = 16, rate = 8000, data = [1, 2, 3, 4], riffSize = -1, dataSize = -1, before = [] as number[], extra = [] as number[], after = [] as number[] } = {}): Uint8Array {
+function wav({
+  tag = 1,
+  channels = 1,
+  bits = 16,
+  rate = 8000,
+  data = [1, 2, 3, 4],
+  riffSize = -1,
+  dataSize = -1,
+  before = [] as number[],
+  extra = [] as number[],
+  after = [] as number[],
+} = {}): Uint8Array {
   const u16 = (x: number) => [x & 255, (x >> 8) & 255];
   const u32 = (x: number) => [...u16(x & 0xffff), ...u16(x >>> 16)];
   const ascii = (s: string) => [...s].map((c) => c.charCodeAt(0));
@@ -86,7 +97,11 @@ test("sizes that streaming writers leave are read to the end, cut files are told
 });
 
 test("RF64 takes its sizes from ds64", () => {
-  const bytes = wav({ dataSize: 0xffffffff, riffSize: 0xffffffff, before: [...Buffer.from("ds64"), 28, 0, 0, 0, ...new Array(8).fill(0), 2, 0, 0, 0, 0, 0, 0, 0, ...new Array(12).fill(0)] });
+  const bytes = wav({
+    dataSize: 0xffffffff,
+    riffSize: 0xffffffff,
+    before: [...Buffer.from("ds64"), 28, 0, 0, 0, ...new Array(8).fill(0), 2, 0, 0, 0, 0, 0, 0, 0, ...new Array(12).fill(0)],
+  });
   bytes.set(Buffer.from("RF64"));
   expect(parseWavHeader(bytes)).toMatchObject({ numFrames: 1, truncated: false });
 });

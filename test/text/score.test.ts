@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { formatAlignment, formatErrorLine, formatErrors, formatRecogs, formatSummary, pythonRepr } from "../../src/text/score.ts";
 import { align } from "../../src/text/align.ts";
+import { formatAlignment, formatErrorLine, formatErrors, formatRecogs, formatSummary, pythonRepr } from "../../src/text/score.ts";
 
 const words = (s: string) => (s === "" ? [] : s.split(" "));
 const utterance = (id: string, ref: string, hyp: string) => ({ id, ref: words(ref), hyp: words(hyp) });

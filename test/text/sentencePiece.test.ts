@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -13,7 +13,9 @@ let folder: string;
 let model: SentencePiece;
 const syllables = ["ka", "lo", "mi", "ter", "un", "so", "re", "pan", "di", "ve"];
 const random = new Random(11);
-const corpus = Array.from({ length: 400 }, () => Array.from({ length: 6 }, () => Array.from({ length: 1 + random.integer(0, 3) }, () => random.choice(syllables)).join("")).join(" "));
+const corpus = Array.from({ length: 400 }, () =>
+  Array.from({ length: 6 }, () => Array.from({ length: 1 + random.integer(0, 3) }, () => random.choice(syllables)).join("")).join(" "),
+);
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "serac-spm-"));
@@ -33,13 +35,19 @@ test("icefall's special ids", () => {
 
 test("text of the corpus's letters round-trips; pieces and ids agree", () => {
   fc.assert(
-    fc.property(fc.array(fc.array(fc.constantFrom(...syllables), { minLength: 1 }).map((s) => s.join("")), { maxLength: 8 }), (list) => {
-      const text = list.join(" ");
-      const ids = model.encode(text);
-      expect(model.decode(ids)).toBe(text);
-      expect(model.encodePieces(text)).toEqual(Array.from(ids, (id) => model.idToPiece(id)));
-      expect(model.decode(Array.from(ids))).toBe(text);
-    }),
+    fc.property(
+      fc.array(
+        fc.array(fc.constantFrom(...syllables), { minLength: 1 }).map((s) => s.join("")),
+        { maxLength: 8 },
+      ),
+      (list) => {
+        const text = list.join(" ");
+        const ids = model.encode(text);
+        expect(model.decode(ids)).toBe(text);
+        expect(model.encodePieces(text)).toEqual(Array.from(ids, (id) => model.idToPiece(id)));
+        expect(model.decode(Array.from(ids))).toBe(text);
+      },
+    ),
   );
   expect(model.encode("")).toEqual(new Int32Array(0));
 });
@@ -79,7 +87,13 @@ test("nothing to train on, and bad options, are coded errors that write nothing"
   const outPath = join(folder, "none", "x.model");
   for (const input of [[], ["", "  ", "\n"]]) await expect(trainBpe({ input, outPath, vocabSize: 50 })).rejects.toMatchObject({ code: "TEXT_TRAIN_NO_INPUT" });
   await expect(trainBpe({ input: join(folder, "missing.txt"), outPath, vocabSize: 50 })).rejects.toMatchObject({ code: "FILE_MISSING" });
-  for (const options of [{ vocabSize: 0 }, { vocabSize: 50, unkId: 50 }, { vocabSize: 50, bosId: 2 }, { vocabSize: 50, characterCoverage: 2 }, { vocabSize: 50, type: "words" as "word" }]) {
+  for (const options of [
+    { vocabSize: 0 },
+    { vocabSize: 50, unkId: 50 },
+    { vocabSize: 50, bosId: 2 },
+    { vocabSize: 50, characterCoverage: 2 },
+    { vocabSize: 50, type: "words" as "word" },
+  ]) {
     await expect(trainBpe({ input: corpus, outPath, ...options })).rejects.toMatchObject({ code: "CONFIG_BAD_VALUE" });
   }
   await expect(trainBpe({ input: corpus, outPath, vocabSize: 50, extra: { no_such_option: 1 } })).rejects.toMatchObject({ code: "TEXT_TRAIN_FAILED" });
@@ -88,7 +102,8 @@ test("nothing to train on, and bad options, are coded errors that write nothing"
 
 test("damaged models are coded errors", () => {
   const bytes = readFileSync(join(folder, "uni.model"));
-  for (const bad of [new Uint8Array(0), bytes.subarray(0, 100), Buffer.from("not a model")]) expect(() => SentencePiece.fromBytes(bad)).toThrow(expect.objectContaining({ code: "TEXT_NOT_A_MODEL" }));
+  for (const bad of [new Uint8Array(0), bytes.subarray(0, 100), Buffer.from("not a model")])
+    expect(() => SentencePiece.fromBytes(bad)).toThrow(expect.objectContaining({ code: "TEXT_NOT_A_MODEL" }));
   expect(SentencePiece.fromBytes(bytes).vocabSize).toBe(60);
   expect(() => SentencePiece.load(join(folder, "none.model"))).toThrow(expect.objectContaining({ code: "FILE_MISSING" }));
 });
@@ -97,4 +112,16 @@ test("training prints nothing to stdout", () => {
   const script = `require(${JSON.stringify(join(nativeFolder, "serac_media.node"))}).trainModel(Buffer.from(${JSON.stringify(corpus.join("\n"))}),
     { vocab_size: "40", model_prefix: "", model_type: "unigram", minloglevel: "3" }).then((m) => process.exit(m.length > 100 ? 0 : 1))`;
   expect(execFileSync(process.execPath, ["-e", script], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] })).toBe("");
+});
+
+const both = ["serac_torch.node", "serac_media.node"].map((name) => join(nativeFolder, name));
+test.skipIf(!both.every((path) => existsSync(path)))("a model trains beside libtorch, whichever addon is loaded first", () => {
+  // Both libraries bring a protobuf of their own.
+  for (const order of [both, both.toReversed()]) {
+    const script = `const loaded = ${JSON.stringify(order)}.map((path) => require(path));
+      const media = loaded.find((m) => m.trainModel);
+      media.trainModel(Buffer.from(${JSON.stringify(corpus.join("\n"))}), { vocab_size: "60", model_prefix: "", model_type: "bpe", minloglevel: "3" })
+        .then((m) => console.log(media.vocabSize(media.loadModel(m))))`;
+    expect(execFileSync(process.execPath, ["-e", script], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] })).toBe("60\n");
+  }
 });
