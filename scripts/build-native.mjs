@@ -2,7 +2,7 @@
 // Builds the native addons into build/native with CMake. Needs cmake and a C++20 compiler; downloads nothing.
 // usage: node scripts/build-native.mjs [--only torch|media] [--build-dir DIR] [--quiet]
 import { spawnSync } from "node:child_process";
-import { mkdirSync, existsSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { createRequire } from "node:module";
 import { dirname, join, resolve } from "node:path";
@@ -52,12 +52,50 @@ if (missing.length === 0) {
 }
 if (targets.length === 0) process.exit(1);
 
-mkdirSync(buildDir, { recursive: true });
 const work = join(buildDir, "cmake");
+mkdirSync(work, { recursive: true });
+takeTurn(join(work, "lock"));
 const generator = has("ninja", "--version") && !existsSync(join(work, "Makefile")) ? ["-G", "Ninja"] : [];
 const run = (args) => {
   const result = spawnSync("cmake", args, { stdio: ["ignore", quiet ? "ignore" : 2, 2] });
   if (result.status !== 0) process.exit(result.status ?? 1);
 };
-run(["-S", join(root, "native"), "-B", work, ...generator, `-DCMAKE_LIBRARY_OUTPUT_DIRECTORY=${buildDir}`, ...settings]);
+const linked = join(work, "linked");
+run(["-S", join(root, "native"), "-B", work, ...generator, `-DCMAKE_LIBRARY_OUTPUT_DIRECTORY=${linked}`, ...settings]);
 run(["--build", work, "--parallel", String(Math.min(availableParallelism(), 4)), "--target", ...targets]);
+for (const target of targets) {
+  const [from, to] = [join(linked, `${target}.node`), join(buildDir, `${target}.node`)];
+  if (existsSync(to) && statSync(to).mtimeMs >= statSync(from).mtimeMs) continue;
+  copyFileSync(from, `${to}.new`); // renamed, so that a process which has the old one loaded keeps it
+  renameSync(`${to}.new`, to);
+}
+
+/** Waits until no other build runs in this folder; the lock goes when this process ends. */
+function takeTurn(lock) {
+  for (let told = false; ; ) {
+    try {
+      writeFileSync(lock, String(process.pid), { flag: "wx" });
+      process.on("exit", () => rmSync(lock, { force: true }));
+      for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(130));
+      return;
+    } catch (error) {
+      if (error.code !== "EEXIST") throw error;
+    }
+    const owner = Number(existsSync(lock) ? readFileSync(lock, "utf8") : 0);
+    if (owner > 0 && !alive(owner)) rmSync(lock, { force: true });
+    else {
+      if (!told) console.error("serac: waiting for another build in the same folder");
+      told = true;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    }
+  }
+}
+
+function alive(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code === "EPERM";
+  }
+}

@@ -1,0 +1,99 @@
+/** What concerns the process as a whole runs in processes of its own. */
+import { spawnSync } from "node:child_process";
+import { copyFileSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { nativeFolder, packageRoot } from "../../src/util/paths.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "serac-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const torchPath = join(nativeFolder, "serac_torch.node");
+const mediaPath = join(nativeFolder, "serac_media.node");
+const library = join(packageRoot, "build", "js");
+
+/** Runs a module in a process of its own. */
+function child(script: string): { status: number | null; signal: string | null; stdout: string; stderr: string } {
+  const { status, signal, stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8", cwd: packageRoot });
+  return { status, signal, stdout, stderr };
+}
+
+/** Draws an SentencePiece model and a sum, with the two addons loaded in the order given. */
+const both = (order: string[]): string => `
+  import { createRequire } from "node:module";
+  const require = createRequire(${JSON.stringify(join(packageRoot, "package.json"))});
+  for (const path of ${JSON.stringify(order)}) require(path);
+  const { zeros } = await import(${JSON.stringify(join(library, "torch/index.js"))});
+  const sum = zeros([3]).add(1).sum().item();
+  const lines = Array.from({ length: 300 }, (_, i) => ["one two", "three four five", "six seven", "eight nine ten"][i % 4]).join("\\n");
+  const media = require(${JSON.stringify(mediaPath)});
+  const model = await media.trainModel(new TextEncoder().encode(lines), { vocab_size: "30", model_type: "unigram", hard_vocab_limit: "false" });
+  const ids = media.encodeIds(media.loadModel(model), "one two");
+  console.log(sum, model.length > 100, ids.length > 0);
+`;
+
+describe("one process", () => {
+  test("a second copy of the addon is an error with a code, and the first goes on", () => {
+    const copy = join(folder, "copy.node");
+    copyFileSync(torchPath, copy);
+    const { status, signal, stdout, stderr } = child(`
+      import { createRequire } from "node:module";
+      const require = createRequire(${JSON.stringify(join(packageRoot, "package.json"))});
+      const { zeros } = await import(${JSON.stringify(join(library, "torch/index.js"))});
+      zeros([1]);
+      try { require(${JSON.stringify(copy)}); console.log("loaded"); } catch (error) { console.log(error.code, error.message); }
+      console.log(zeros([2]).add(1).sum().item());
+    `);
+    expect({ status, signal, stderr }).toEqual({ status: 0, signal: null, stderr: "" });
+    expect(stdout).toMatch(/^NATIVE_TWICE .*\n2\n$/);
+  });
+
+  test.runIf(existsSync(mediaPath))("both addons load in either order, with their own protobuf each", () => {
+    for (const order of [[torchPath, mediaPath], [mediaPath, torchPath]]) {
+      const { status, signal, stdout, stderr } = child(both(order));
+      expect({ status, signal, stdout, stderr: stderr.replace(/^.*LOG\\(INFO\\).*$/gm, "").trim().slice(-300) }).toMatchObject({ status: 0, signal: null, stdout: "3 true true\n" });
+    }
+  });
+
+  test("worker threads compute, end on their own or by terminate, and the process exits clean", () => {
+    const worker = `
+      const { parentPort } = require("node:worker_threads");
+      import(${JSON.stringify(join(library, "torch/index.js"))}).then(({ scope, ones, liveTensors, tensor, keep }) => {
+        const kept = keep(tensor([1, 2], { requiresGrad: true }));
+        const sum = scope(() => { const x = ones([100, 100]); const y = x.matmul(x).sum(); kept.mul(2).sum().backward(); return y.item(); });
+        parentPort.postMessage([sum, liveTensors() > 0]);
+        if (process.env.FOREVER) for (;;) scope(() => void ones([10]).add(1));
+      });`;
+    const { status, signal, stdout, stderr } = child(`
+      import { Worker } from "node:worker_threads";
+      const { zeros, liveTensors } = await import(${JSON.stringify(join(library, "torch/index.js"))});
+      const mine = zeros([4]);
+      const before = liveTensors();
+      const run = (env) => new Promise((resolve, reject) => {
+        const worker = new Worker(${JSON.stringify(worker)}, { eval: true, env: { ...process.env, ...env } });
+        let message;
+        worker.on("message", (m) => { message = m; if (env.FOREVER) worker.terminate(); });
+        worker.on("error", reject);
+        worker.on("exit", () => resolve(message));
+      });
+      console.log(JSON.stringify(await Promise.all([run({}), run({}), run({ FOREVER: "1" })])));
+      console.log(liveTensors() === before, mine.add(1).sum().item());
+    `);
+    expect({ status, signal, stderr }).toEqual({ status: 0, signal: null, stderr: "" });
+    expect(stdout).toBe(`${JSON.stringify([[1000000, true], [1000000, true], [1000000, true]])}\ntrue 4\n`);
+  });
+
+  test("Ctrl-C ends a loop that yields to the event loop", () => {
+    const { status, stdout } = child(`
+      const { scope, ones } = await import(${JSON.stringify(join(library, "torch/index.js"))});
+      let stop = false;
+      process.on("SIGINT", () => (stop = true));
+      setImmediate(() => process.kill(process.pid, "SIGINT"));
+      let steps = 0;
+      while (!stop && steps < 100000) { scope(() => void ones([10]).add(1)); steps++; await new Promise((resolve) => setImmediate(resolve)); }
+      console.log(stop);
+    `);
+    expect({ status, stdout }).toEqual({ status: 0, stdout: "true\n" });
+  });
+});
