@@ -11,6 +11,8 @@ struct Dropout {
   float p = 0;
   Seed seed;
   int64_t shared = 1, inner = 1;  // sizes: the dimension that shares the mask, and what follows it
+  int32_t threshold() const { return static_cast<int32_t>(p * 16777216.0f); }  // of draws of 24 bits
+  float scale() const { return 1.0f / (1.0f - p); }
 };
 
 Dropout dropoutOf(const Tensor& x, double p, int64_t sharedDim, Seed seed) {
@@ -36,24 +38,19 @@ void forStretches(int64_t numel, const Dropout& d, F&& f) {
   });
 }
 
-// 1 / (1 - p) where the draw is above p, else 0; by a bit mask, so that it vectorises.
-template <Isa isa>
-SERAC_INLINE float keep(const Dropout& d, float scale, uint32_t draw) {
-  return uniform(d.seed.lo, d.seed.hi, draw) >= d.p ? scale : 0.0f;
-}
-
 template <typename T>
 void activateLoop(const T* x, T* y, int64_t numel, SwooshShape shape, Dropout d) {
   forStretches(numel, d, [=](int64_t offset, int64_t draw, int64_t size) {
     vectorized([=]<Isa isa>() __attribute__((always_inline)) {
       const T* __restrict from = x + offset;
       T* __restrict to = y + offset;
-      const int32_t n = static_cast<int32_t>(size);
-      const float scale = 1.0f / (1.0f - d.p);
-      if (d.p == 0) {
+      const int32_t n = static_cast<int32_t>(size), threshold = d.threshold();
+      const uint32_t lo = d.seed.lo, hi = d.seed.hi, first = static_cast<uint32_t>(draw);
+      const float scale = d.scale();
+      if (threshold == 0) {
         for (int32_t i = 0; i < n; ++i) store(to[i], swoosh<isa>(load(from[i]), shape));
       } else {
-        for (int32_t i = 0; i < n; ++i) store(to[i], swoosh<isa>(load(from[i]), shape) * keep<isa>(d, scale, static_cast<uint32_t>(draw) + static_cast<uint32_t>(i)));
+        for (int32_t i = 0; i < n; ++i) store(to[i], swoosh<isa>(load(from[i]), shape) * keepAtLeast(draw24(lo, hi, first + static_cast<uint32_t>(i)), threshold, scale));
       }
     });
   });
@@ -66,14 +63,22 @@ void activateBackwardLoop(const T* x, T* y, T* dx, int64_t numel, SwooshShape sh
     vectorized([=]<Isa isa>() __attribute__((always_inline)) {
       const T* __restrict from = x + offset;
       T *__restrict to = y + offset, *__restrict grad = dx + offset;
-      const int32_t n = static_cast<int32_t>(size);
-      const float scale = 1.0f / (1.0f - d.p);
-      for (int32_t i = 0; i < n; ++i) {
-        float g;
-        const float value = swooshAndLogistic<isa>(load(from[i]), shape, g);
-        const float mask = d.p == 0 ? 1.0f : keep<isa>(d, scale, static_cast<uint32_t>(draw) + static_cast<uint32_t>(i));
-        store(to[i], value * mask);
-        store(grad[i], load(grad[i]) * (g - 0.08f) * mask);
+      const int32_t n = static_cast<int32_t>(size), threshold = d.threshold();
+      const uint32_t lo = d.seed.lo, hi = d.seed.hi, first = static_cast<uint32_t>(draw);
+      const float scale = d.scale();
+      float g;
+      if (threshold == 0) {
+        for (int32_t i = 0; i < n; ++i) {
+          store(to[i], swooshAndLogistic<isa>(load(from[i]), shape, g));
+          store(grad[i], load(grad[i]) * (g - 0.08f));
+        }
+      } else {
+        for (int32_t i = 0; i < n; ++i) {
+          const float value = swooshAndLogistic<isa>(load(from[i]), shape, g);
+          const float mask = keepAtLeast(draw24(lo, hi, first + static_cast<uint32_t>(i)), threshold, scale);
+          store(to[i], value * mask);
+          store(grad[i], load(grad[i]) * (g - 0.08f) * mask);
+        }
       }
     });
   });

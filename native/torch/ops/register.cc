@@ -16,6 +16,7 @@ void registerOperators() {
   registerDropout(operators);
   registerActivationDropoutLinear(operators);
   registerMutualInformation(operators);
+  registerDepthwise(operators);
 }
 
 }  // namespace serac

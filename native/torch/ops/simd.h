@@ -114,7 +114,13 @@ SERAC_INLINE uint32_t mix(uint32_t v) {
   v ^= v >> 16;
   return v;
 }
-// Draw i of the stream (lo, hi): uniform in [0, 1), 24 bits.
-SERAC_INLINE float uniform(uint32_t lo, uint32_t hi, uint32_t i) { return static_cast<float>(static_cast<int32_t>(mix(mix(i + lo) ^ hi) >> 8)) * 0x1p-24f; }
+// Draw i of the stream (lo, hi): 24 bits.
+SERAC_INLINE int32_t draw24(uint32_t lo, uint32_t hi, uint32_t i) { return static_cast<int32_t>(mix(mix(i + lo) ^ hi) >> 8); }
+// The same, uniform in [0, 1).
+SERAC_INLINE float uniform(uint32_t lo, uint32_t hi, uint32_t i) { return static_cast<float>(draw24(lo, hi, i)) * 0x1p-24f; }
+// `value` where the draw is at least `threshold`, else 0; by a bit mask, which does not keep loops from being vectorised as a choice would.
+SERAC_INLINE float keepAtLeast(int32_t draw, int32_t threshold, float value) {
+  return std::bit_cast<float>(std::bit_cast<int32_t>(value) & -static_cast<int32_t>(draw >= threshold));
+}
 
 }  // namespace serac
