@@ -21,63 +21,113 @@ export interface ScaleState {
   scaleExpAvgSq: Tensor;
 }
 
-/** Parameters of one shape and dtype. Their values live in one tensor, so that one operator updates all of them. */
-export class ParameterBatch {
-  /** Their positions in the optimiser's list. */
-  readonly indices: readonly number[];
+/** Elements that are updated together on a CPU: few enough for its caches, where the passes over them stay. */
+const sliceElements = 65_536;
+
+/** Neighbouring parameters of a batch that are updated together: few large ones or many small ones. On other devices it is all of the batch. */
+export class ParameterSlice {
   readonly parameters: readonly Tensor[];
-  /** (n, ...shape); the parameters are views of it. */
+  /** (m, ...shape); the parameters are views of it. */
   readonly values: Tensor;
-  /** Elements of one parameter. */
-  readonly itemSize: number;
+  /** Of these m parameters: views of the batch's state, which comes with the first step. */
   state: BatchState | undefined;
+  private readonly first: number;
 
-  constructor(indices: readonly number[], parameters: readonly Tensor[]) {
-    this.indices = indices;
+  constructor(parameters: readonly Tensor[], first: number, batchValues: Tensor) {
     this.parameters = parameters;
-    this.itemSize = (parameters[0] as Tensor).numel;
-    this.values = noGrad(() =>
-      scope(() => {
-        const values = keep(stack(parameters.map((p) => p.detach())));
-        parameters.forEach((p, i) => {
-          callOperator("aten::set_data", [p, values.select(0, i)]);
-          p.forget();
-        });
-        return values;
-      }),
-    );
+    this.first = first;
+    this.values = keep(batchValues.narrow(0, first, parameters.length));
   }
 
-  get count(): number {
-    return this.parameters.length;
-  }
-
-  /** True for parameters of a single element. */
-  get isScalar(): boolean {
-    return this.itemSize === 1;
-  }
-
-  /** (n, ...shape) the gradients, 0 where there is none. A view of the gradient where n = 1: not to be changed. */
+  /** (m, ...shape) the gradients, 0 where there is none. A view of the gradient where m = 1: not to be changed. */
   gradients(): Tensor {
     const grads = this.parameters.map((p) => p.grad ?? zerosLike(p));
     return grads.length === 1 ? (grads[0] as Tensor).contiguous().unsqueeze(0) : stack(grads);
   }
 
-  /** (n) sum of a * b over every parameter, of two tensors (n, ...shape). */
+  /** (m) sum of a * b over every parameter, of two tensors (m, ...shape). */
   dot(a: Tensor, b: Tensor): Tensor {
-    const n = this.count;
-    return a.reshape([n, 1, this.itemSize]).bmm(b.reshape([n, this.itemSize, 1])).view([n]);
+    const m = this.parameters.length;
+    return a.reshape([m, 1, -1]).bmm(b.reshape([m, -1, 1])).view([m]);
   }
 
-  /** (n, 1, ...): a tensor (n) in the form that broadcasts over the parameters. */
+  /** (m, 1, ...): a tensor (m) in the form that broadcasts over the parameters. */
   perItem(t: Tensor): Tensor {
-    return t.view([this.count, ...this.values.shape.slice(1).map(() => 1)]);
+    return t.view([this.parameters.length, ...this.values.shape.slice(1).map(() => 1)]);
   }
 
-  /** (n, 1, ...) root mean square of every parameter. */
+  /** (m, 1, ...) root mean square of every parameter. */
   rms(): Tensor {
-    return this.perItem(this.dot(this.values, this.values).div(this.itemSize).sqrt());
+    const itemSize = this.values.numel / this.parameters.length;
+    return this.perItem(this.dot(this.values, this.values).div(itemSize).sqrt());
   }
+
+  /** Takes this slice's part of the batch's state. */
+  share(state: BatchState | undefined): void {
+    for (const t of tensorsOf(this.state)) t.dispose();
+    const part = (t: Tensor, dim = 0): Tensor => keep(t.narrow(dim, this.first, this.parameters.length));
+    this.state = state && {
+      expAvgSq: part(state.expAvgSq),
+      delta: part(state.delta),
+      scale: state.scale && { paramRms: part(state.scale.paramRms), scaleGrads: part(state.scale.scaleGrads, 1), scaleExpAvgSq: part(state.scale.scaleExpAvgSq) },
+    };
+  }
+}
+
+/** Parameters of one shape and dtype. Their values and state live in one tensor each, as checkpoints have them. */
+export class ParameterBatch {
+  /** Their positions in the optimiser's list. */
+  readonly indices: readonly number[];
+  readonly slices: readonly ParameterSlice[];
+  /** (n, ...shape); the parameters are views of it. */
+  readonly values: Tensor;
+  /** True for parameters of a single element. */
+  readonly isScalar: boolean;
+  private current: BatchState | undefined;
+
+  constructor(indices: readonly number[], parameters: readonly Tensor[]) {
+    this.indices = indices;
+    const itemSize = (parameters[0] as Tensor).numel;
+    this.isScalar = itemSize === 1;
+    const { values, slices } = noGrad(() =>
+      scope(() => {
+        const all = keep(stack(parameters.map((p) => p.detach())));
+        parameters.forEach((p, i) => {
+          callOperator("aten::set_data", [p, all.select(0, i)]);
+          p.forget();
+        });
+        const perSlice = all.device === "cpu" ? Math.max(1, Math.floor(sliceElements / Math.max(1, itemSize))) : parameters.length;
+        const starts = Array.from({ length: Math.ceil(parameters.length / perSlice) }, (_, i) => i * perSlice);
+        return { values: all, slices: starts.map((start) => new ParameterSlice(parameters.slice(start, start + perSlice), start, all)) };
+      }),
+    );
+    this.values = values;
+    this.slices = slices;
+  }
+
+  /** Absent before the first step. */
+  get state(): BatchState | undefined {
+    return this.current;
+  }
+  /** Frees the state before. */
+  set state(state: BatchState | undefined) {
+    for (const slice of this.slices) slice.share(state);
+    for (const t of tensorsOf(this.current)) t.dispose();
+    this.current = state;
+  }
+
+  /** Frees everything; the parameters stay. */
+  dispose(): void {
+    this.state = undefined;
+    for (const slice of this.slices) slice.values.dispose();
+    this.values.dispose();
+  }
+}
+
+function tensorsOf(state: BatchState | undefined): Tensor[] {
+  if (!state) return [];
+  const { expAvgSq, delta, scale } = state;
+  return [expAvgSq, delta, ...(scale ? [scale.paramRms, scale.scaleGrads, scale.scaleExpAvgSq] : [])];
 }
 
 /** One batch for every shape and dtype, in the order of icefall: by dtype, then by shape, dimension after dimension. */

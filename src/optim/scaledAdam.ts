@@ -2,7 +2,7 @@
 import { type Tensor, cat, keep, noGrad, scope, zeros, zerosLike } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { GradientClipping, scientific } from "./clipping.ts";
-import { type BatchState, type ParameterBatch, type ScaleState, batchParameters } from "./parameterBatch.ts";
+import { type BatchState, type ParameterBatch, type ParameterSlice, type ScaleState, batchParameters } from "./parameterBatch.ts";
 import { type OptimizerState, exportState, importState } from "./scaledAdamState.ts";
 
 /** Options of {@link ScaledAdam}, with icefall's defaults. */
@@ -59,6 +59,7 @@ export class ScaledAdam {
   readonly names: readonly string[];
   readonly parameters: readonly Tensor[];
   private readonly batches: readonly ParameterBatch[];
+  private readonly slices: readonly ParameterSlice[];
   private readonly clipping: GradientClipping | undefined;
   private readonly log: ((line: string) => void) | undefined;
   private steps = 0;
@@ -77,6 +78,7 @@ export class ScaledAdam {
     this.names = list.map(([name]) => name);
     this.parameters = list.map(([, parameter]) => parameter);
     this.batches = batchParameters(this.parameters);
+    this.slices = this.batches.flatMap((batch) => batch.slices);
     const { clippingScale, clippingUpdatePeriod: updatePeriod } = this.settings;
     this.clipping = clippingScale === null ? undefined : new GradientClipping({ clippingScale, updatePeriod, log });
   }
@@ -98,12 +100,13 @@ export class ScaledAdam {
   step(): void {
     noGrad(() =>
       scope(() => {
-        const gradients = this.batches.map((batch) => batch.gradients());
-        const scale = this.clippingFactor(gradients);
-        this.batches.forEach((batch, i) => {
+        const gradients = this.slices.map((slice) => slice.gradients());
+        const factor = this.clippingFactor(gradients);
+        if (this.steps === 0) for (const batch of this.batches) batch.state ??= this.initialState(batch);
+        this.slices.forEach((slice, i) => {
           const g = gradients[i] as Tensor;
           // A gradient that is not finite stays so however it is scaled.
-          this.update(batch, scale === 0 ? zerosLike(g) : g, scale);
+          this.update(slice, factor === 0 ? zerosLike(g) : g, factor);
         });
         this.steps++;
       }),
@@ -116,12 +119,12 @@ export class ScaledAdam {
     const { scalarLrScale } = this.settings;
     const squares = scope(() =>
       cat(
-        this.batches.map((batch, i) => {
+        this.slices.map((slice, i) => {
           const g = gradients[i] as Tensor;
-          const rms = batch.state?.scale?.paramRms;
-          const sum = batch.dot(g, g).to({ dtype: "float32" });
-          if (batch.isScalar) return sum.mul(scalarLrScale ** 2);
-          return rms ? sum.mul(rms.view([-1]).square()) : sum;
+          const { scale } = slice.state ?? {};
+          const sum = slice.dot(g, g).to({ dtype: "float32" });
+          if (slice.values.numel === slice.parameters.length) return sum.mul(scalarLrScale ** 2);
+          return scale ? sum.mul(scale.paramRms.view([-1]).square()) : sum;
         }),
       ),
     ).toArray();
@@ -140,11 +143,10 @@ export class ScaledAdam {
     return `Scaling gradients by ${scientific(factor)}; the largest shares of their squared norm ${scientific(total)}: ${shares.join(", ")}`;
   }
 
-  private update(batch: ParameterBatch, g: Tensor, gradScale: number): void {
+  private update(slice: ParameterSlice, g: Tensor, gradScale: number): void {
     const { betas, eps, scalarLrScale, scalarMax, paramMinRms, sizeUpdatePeriod } = this.settings;
     const [beta1, beta2] = betas;
-    batch.state ??= this.initialState(batch);
-    const { expAvgSq, delta, scale } = batch.state;
+    const { expAvgSq, delta, scale } = slice.state as BatchState;
     const k = this.steps;
 
     scope(() => {
@@ -156,17 +158,17 @@ export class ScaledAdam {
       const rate = (1 - beta1) * gradScale * this.lr;
       if (!scale) {
         delta.addcdiv_(g, denominator, { value: -rate * scalarLrScale });
-        batch.values.add_(delta).clamp_(-scalarMax, scalarMax);
+        slice.values.add_(delta).clamp_(-scalarMax, scalarMax);
         return;
       }
       const phase = k % sizeUpdatePeriod;
-      scale.scaleGrads.select(0, phase).copy_(batch.perItem(batch.dot(batch.values, g)).mul(gradScale));
+      scale.scaleGrads.select(0, phase).copy_(slice.perItem(slice.dot(slice.values, g)).mul_(gradScale));
       const updateSize = phase === sizeUpdatePeriod - 1;
-      if (updateSize) scale.paramRms.copy_(batch.rms());
+      if (updateSize) scale.paramRms.copy_(slice.rms());
       denominator.div_(scale.paramRms.clampMin(paramMinRms));
       delta.addcdiv_(g, denominator, { value: -rate });
-      if (updateSize) delta.addcmul_(batch.values, this.sizeStep(scale), { value: 1 - beta1 });
-      batch.values.add_(delta);
+      if (updateSize) delta.addcmul_(slice.values, this.sizeStep(scale), { value: 1 - beta1 });
+      slice.values.add_(delta);
     });
   }
 
@@ -185,7 +187,7 @@ export class ScaledAdam {
   private initialState(batch: ParameterBatch): BatchState {
     const { sizeUpdatePeriod } = this.settings;
     const { values, isScalar } = batch;
-    const rms = isScalar ? undefined : keep(batch.rms());
+    const rms = isScalar ? undefined : keep(cat(batch.slices.map((slice) => slice.rms())));
     return {
       expAvgSq: keep(zerosLike(values)),
       delta: keep(zerosLike(values)),
@@ -216,12 +218,7 @@ export class ScaledAdam {
 
   /** Frees the state; the parameters stay. */
   dispose(): void {
-    for (const batch of this.batches) {
-      const { state } = batch;
-      if (state) for (const t of [state.expAvgSq, state.delta, ...Object.values(state.scale ?? {})]) (t as Tensor).dispose();
-      batch.state = undefined;
-      batch.values.dispose();
-    }
+    for (const batch of this.batches) batch.dispose();
   }
 }
 

@@ -101,7 +101,7 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
 
 function readEntry(state: ReadonlyMap<number, StateEntry>, batch: ParameterBatch, { names, settings }: Target): { step: number; tensors: Record<string, Tensor> } {
   const index = batch.indices[0] as number;
-  const at = `${names[index]} and ${batch.count - 1} others of its shape`;
+  const at = `${names[index]} and ${batch.indices.length - 1} others of its shape`;
   const entry = state.get(index);
   if (!entry) throw mismatch(`it has nothing for ${at}`);
   if (typeof entry.step !== "number") throw mismatch(`it has no step for ${at}`);
