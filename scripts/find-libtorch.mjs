@@ -20,7 +20,9 @@ function versionOf(include) {
 
 function describe(from, include, lib, cxx11Abi) {
   if (!existsSync(join(include, "ATen/ATen.h")) || !existsSync(join(lib, "libtorch_cpu.so"))) return undefined;
-  const names = ["torch", "torch_cpu", "c10", "torch_cuda", "c10_cuda"].map((name) => join(lib, `lib${name}.so`)).filter((path) => existsSync(path));
+  // libtorch.so itself only pulls in the others, also the CUDA part that SERAC_LIBTORCH_CPU leaves out
+  const parts = process.env.SERAC_LIBTORCH_CPU ? ["torch_cpu", "c10"] : ["torch_cpu", "c10", "torch_cuda", "c10_cuda"];
+  const names = parts.map((name) => join(lib, `lib${name}.so`)).filter((path) => existsSync(path));
   const ownOpenmp = readdirSync(lib).find((name) => /^libgomp.*\.so/.test(name)); // PyPI's wheel brings its own: one OpenMP in a process
   if (ownOpenmp) names.push(join(lib, ownOpenmp));
   return {

@@ -109,7 +109,7 @@ export class Tensor extends TensorMethods {
     return handle === 0 ? null : wrap(handle);
   }
   set grad(value: Tensor | null) {
-    native(() => torchAddon().setGradOf(this.handle, value === null ? 0 : value.handle));
+    native(() => torchAddon().setGradOf(this.handle, value === null ? 0 : live(value)));
   }
 
   /** Gradients of this tensor with respect to the leaves that need one, added to their `grad`. @param gradient of the shape of this; ones when absent, which needs a single element */

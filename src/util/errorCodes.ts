@@ -8,7 +8,7 @@ export const errorCodes = {
   CONFIG_UNKNOWN_OPTION: "An option is not known to the command. The message names the nearest known one where there is one.",
 
   // formats
-  FILE_MISSING: "There is no file at this path.",
+  FILE_MISSING: "There is no file at this path. Relative paths start at the working directory, those of a manifest at the manifest.",
   FILE_UNREADABLE: "A file cannot be opened or read: a folder, no permission, or a failing disk. The message holds the reason of the operating system.",
   FILE_UNWRITABLE: "A file cannot be written: no permission, no space, or no such folder. What was there before is unchanged.",
   GZIP_BAD: "A file that begins like gzip is damaged or ends early. Compress or copy it again.",

@@ -17,5 +17,5 @@ function findPackageRoot(): string {
 /** The folder that holds package.json. */
 export const packageRoot = findPackageRoot();
 
-/** The folder of the native addons. */
-export const nativeFolder = join(packageRoot, "build", "native");
+/** The folder of the native addons; SERAC_NATIVE_DIR names another, for addons that were built against another libtorch. */
+export const nativeFolder = process.env["SERAC_NATIVE_DIR"] || join(packageRoot, "build", "native");

@@ -71,7 +71,7 @@ describe("one process", () => {
       const mine = zeros([4]);
       const before = liveTensors();
       const run = (env) => new Promise((resolve, reject) => {
-        const worker = new Worker(${JSON.stringify(worker)}, { eval: true, env: { ...process.env, ...env } });
+        const worker = new Worker(${JSON.stringify(worker)}, { eval: true, execArgv: [], env: { ...process.env, ...env } });
         let message;
         worker.on("message", (m) => { message = m; if (env.FOREVER) worker.terminate(); });
         worker.on("error", reject);
