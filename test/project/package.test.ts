@@ -52,3 +52,10 @@ describe("the package", () => {
     }
   });
 });
+
+test("what npm packs holds the program, its native sources and the install hook, and not the tests", () => {
+  const [{ files }] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: packageRoot, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] })) as [{ files: { path: string }[] }];
+  const paths = files.map(({ path }) => path);
+  for (const path of ["bin/serac", "build/js/index.js", "build/js/index.d.ts", "build/js/cli/main.js", "native/CMakeLists.txt", "scripts/install.mjs", "scripts/build-native.mjs", "scripts/find-libtorch.mjs", "LICENSE"]) expect(paths).toContain(path);
+  expect(paths.filter((path) => /^(test|src|demo|bench|build\/native)\//.test(path))).toEqual([]);
+});

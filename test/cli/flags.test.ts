@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import { commands } from "../../src/cli/main.ts";
+import { canonicalName, parseOptions } from "../../src/cli/options.ts";
+
+/** Defaults of icefall's zipformer/train.py and asr_datamodule.py, for the flags that serac has. */
+const icefall = `num-epochs 30; start-epoch 1; start-batch 0; exp-dir zipformer/exp; bpe-model data/lang_bpe_500/bpe.model; seed 42; use-bf16 false; save-every-n 4000;
+keep-last-k 30; average-period 200; base-lr 0.045; lr-batches 7500; lr-epochs 3.5; ref-duration 600; context-size 2; prune-range 5; lm-scale 0.25;
+am-scale 0; simple-loss-scale 0.5; ctc-loss-scale 0.2; attention-decoder-loss-scale 0.8; num-encoder-layers 2,2,3,4,3,2; downsampling-factor 1,2,4,8,4,2;
+feedforward-dim 512,768,1024,1536,1024,768; num-heads 4,4,4,8,4,4; encoder-dim 192,256,384,512,384,256; query-head-dim 32; value-head-dim 12;
+pos-head-dim 4; pos-dim 48; encoder-unmasked-dim 192,192,256,256,256,192; cnn-module-kernel 31,31,15,15,15,31; decoder-dim 512; joiner-dim 512;
+attention-decoder-dim 512; attention-decoder-num-layers 6; attention-decoder-attention-dim 512; attention-decoder-num-heads 8;
+attention-decoder-feedforward-dim 2048; causal false; chunk-size 16,32,64,-1; left-context-frames 64,128,256,-1; use-transducer true; use-ctc false;
+use-attention-decoder false; log-interval 50; reset-interval 200; valid-interval 3000; feature-dim 80; label-smoothing 0.1; warm-step 2000;
+max-duration 200; num-buckets 30; concatenate-cuts false; duration-factor 1; gap 1; shuffle true; enable-spec-aug true; spec-aug-time-warp-factor 80`;
+
+test("train has icefall's flags, with icefall's defaults", async () => {
+  const { options } = (await commands["train"]?.load()) ?? { options: {} };
+  const defaults = parseOptions(options, { trainManifest: "train.jsonl" }) as Record<string, unknown>;
+  for (const [flag, value] of icefall.split(";").map((pair) => pair.trim().split(/\s+/) as [string, string])) {
+    const name = canonicalName(flag);
+    expect(Object.keys(options), flag).toContain(name);
+    expect(String(defaults[name]), flag).toBe(value);
+  }
+});
+
+test("decode has icefall's flags, with icefall's defaults where the model is not chosen by them", async () => {
+  const { options } = (await commands["decode"]?.load()) ?? { options: {} };
+  const defaults = parseOptions(options, { manifest: "test.jsonl" });
+  expect(defaults).toMatchObject({ expDir: "zipformer/exp", useAveragedModel: true, maxDuration: 200, epoch: 0, avg: 1 });
+});
+
+test("a value given for a flag reaches the options under its name", async () => {
+  const train = await commands["train"]?.load();
+  const parsed = train?.parse(["--train-manifest", "a.jsonl,b.jsonl", "--num_encoder_layers", "1,1", "--use-ctc", "1", "--base-lr=0.02", "--max-duration", "60"]);
+  expect(parsed?.values).toMatchObject({ trainManifest: ["a.jsonl", "b.jsonl"], numEncoderLayers: [1, 1], useCtc: true, baseLr: 0.02, maxDuration: 60 });
+  expect(() => train?.parse([])).toThrow("--train-manifest is missing");
+});
