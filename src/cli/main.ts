@@ -17,10 +17,10 @@ interface Entry {
 
 /** Every command by the words that call it. A new command is one line here and one file beside this one. */
 export const commands: Record<string, Entry> = {
-  // train: { summary: "Train a Zipformer on NeMo manifests", load: async () => (await import("./train.ts")).train },
-  // decode: { summary: "Recognise a manifest and score it: recogs, errs and wer-summary files", load: async () => (await import("./decode.ts")).decode },
-  // transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
-  // "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },
+  train: { summary: "Train a Zipformer on NeMo manifests", load: async () => (await import("./train.ts")).train },
+  decode: { summary: "Recognise a manifest and score it: recogs, errs and wer-summary files", load: async () => (await import("./decode.ts")).decode },
+  transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
+  "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },
   doctor: { summary: "Say what serac found on this machine, and how to mend what is missing", load: async () => (await import("./doctor.ts")).doctor },
 };
 

@@ -144,4 +144,19 @@ export const functions: Record<string, readonly string[]> = {
 };
 
 /** Operators of our own: `serac::name`, functions of the namespace `ops`. */
-export const own: readonly string[] = ["swoosh_l", "swoosh_r", "swoosh_l_exact", "swoosh_r_exact"];
+export const own: readonly string[] = [
+  "balancer",
+  "bias_norm",
+  "dropout_shared",
+  "limit_param_value",
+  "penalize_abs_values_gt",
+  "scale_grad",
+  "softmax",
+  "swoosh_l",
+  "swoosh_l_exact",
+  "swoosh_r",
+  "swoosh_r_exact",
+  "whiten",
+  "whitening_metric",
+  "with_loss",
+];

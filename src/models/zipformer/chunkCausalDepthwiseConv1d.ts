@@ -27,10 +27,10 @@ export class ChunkCausalDepthwiseConv1d extends Module {
     const chunk = chunkSize < 0 || chunkSize > frames ? frames : chunkSize;
     const missing = (chunk - (frames % chunk)) % chunk;
     const padded = missing > 0 ? pad(x, [0, missing]) : x;
-    const past = depthwiseConv1d(pad(x, [half, 0]), this.causal.weight, this.causal.bias, 0); // (N, C, T)
+    const past = depthwiseConv1d(x, this.causal.weight, this.causal.bias, [half, 0]); // (N, C, T)
     const chunks = (frames + missing) / chunk;
     const inChunks = padded.unflatten(2, [chunks, chunk]).transpose(1, 2).reshape([batch * chunks, channels, chunk]);
-    const within = depthwiseConv1d(inChunks, this.chunkwise.weight, this.chunkwise.bias, half)
+    const within = depthwiseConv1d(inChunks, this.chunkwise.weight, this.chunkwise.bias, [half, half])
       .mul(this.scale(chunk))
       .view([batch, chunks, channels, chunk])
       .transpose(1, 2)

@@ -29,7 +29,7 @@ export class ConvNeXt extends Module {
 
   /** @param x (N, C, T, F) @returns the same shape */
   forward(x: Tensor): Tensor {
-    const y = depthwiseConv2d(x, this.depthwise.weight, this.depthwise.bias, 3);
+    const y = depthwiseConv2d(x, this.depthwise.weight, this.depthwise.bias, [3, 3]);
     const branch = this.pointwise2.forward(this.swoosh.forward(this.hiddenBalancer.forward(this.pointwise1.forward(y))));
     if (!this.training) return x.add(branch);
     const batch = x.size(0);

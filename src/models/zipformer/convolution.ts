@@ -57,7 +57,7 @@ export class ConvolutionModule extends Module {
     const { depthwise } = this;
     let y = this.gate(x).permute([1, 2, 0]); // (N, C, T)
     if (padding) y = y.maskedFill(padding.unsqueeze(1), 0);
-    y = depthwise instanceof Conv1d ? depthwiseConv1d(y, depthwise.weight, depthwise.bias, depthwise.padding) : depthwise.forward(y, chunkSize);
+    y = depthwise instanceof Conv1d ? depthwiseConv1d(y, depthwise.weight, depthwise.bias, [depthwise.padding, depthwise.padding]) : depthwise.forward(y, chunkSize);
     y = this.balancer2.forward(y).permute([2, 0, 1]); // (T, N, C)
     return this.outProj.forward(this.whiten.forward(y));
   }

@@ -3,19 +3,59 @@ import { invoke, operator } from "../call.ts";
 import { type Generator } from "../generator.ts";
 import { type Tensor } from "../tensor.ts";
 
+const op_balancer = operator("serac::balancer");
+const op_bias_norm = operator("serac::bias_norm");
+const op_dropout_shared = operator("serac::dropout_shared");
+const op_limit_param_value = operator("serac::limit_param_value");
+const op_penalize_abs_values_gt = operator("serac::penalize_abs_values_gt");
+const op_scale_grad = operator("serac::scale_grad");
+const op_softmax = operator("serac::softmax");
 const op_swoosh_l = operator("serac::swoosh_l");
-const op_swoosh_r = operator("serac::swoosh_r");
 const op_swoosh_l_exact = operator("serac::swoosh_l_exact");
+const op_swoosh_r = operator("serac::swoosh_r");
 const op_swoosh_r_exact = operator("serac::swoosh_r_exact");
+const op_whiten = operator("serac::whiten");
+const op_whitening_metric = operator("serac::whitening_metric");
+const op_with_loss = operator("serac::with_loss");
+
+/** serac::balancer(Tensor x, float min_mean, float max_mean, float min_rms, float max_rms, float grad_scale, int channel_dim) -> Tensor */
+export function balancer(x: Tensor, minMean: number, maxMean: number, minRms: number, maxRms: number, gradScale: number, channelDim: number): Tensor {
+  return invoke(op_balancer, x, minMean, maxMean, minRms, maxRms, gradScale, channelDim) as Tensor;
+}
+
+/** serac::bias_norm(Tensor x, Tensor bias, Tensor log_scale, int channel_dim=-1) -> Tensor */
+export function biasNorm(x: Tensor, bias: Tensor, logScale: Tensor, channelDim?: number): Tensor {
+  return invoke(op_bias_norm, x, bias, logScale, channelDim) as Tensor;
+}
+
+/** serac::dropout_shared(Tensor x, float p, int shared_dim, Generator? generator=None) -> Tensor */
+export function dropoutShared(x: Tensor, p: number, sharedDim: number, generator?: Generator | null): Tensor {
+  return invoke(op_dropout_shared, x, p, sharedDim, generator) as Tensor;
+}
+
+/** serac::limit_param_value(Tensor x, float min, float max) -> Tensor */
+export function limitParamValue(x: Tensor, min: number, max: number): Tensor {
+  return invoke(op_limit_param_value, x, min, max) as Tensor;
+}
+
+/** serac::penalize_abs_values_gt(Tensor x, float limit, float penalty) -> Tensor */
+export function penalizeAbsValuesGt(x: Tensor, limit: number, penalty: number): Tensor {
+  return invoke(op_penalize_abs_values_gt, x, limit, penalty) as Tensor;
+}
+
+/** serac::scale_grad(Tensor x, float alpha) -> Tensor */
+export function scaleGrad(x: Tensor, alpha: number): Tensor {
+  return invoke(op_scale_grad, x, alpha) as Tensor;
+}
+
+/** serac::softmax(Tensor x, int dim) -> Tensor */
+export function softmax(x: Tensor, dim: number): Tensor {
+  return invoke(op_softmax, x, dim) as Tensor;
+}
 
 /** serac::swoosh_l(Tensor x, Generator? generator=None) -> Tensor */
 export function swooshL(x: Tensor, generator?: Generator | null): Tensor {
   return invoke(op_swoosh_l, x, generator) as Tensor;
-}
-
-/** serac::swoosh_r(Tensor x, Generator? generator=None) -> Tensor */
-export function swooshR(x: Tensor, generator?: Generator | null): Tensor {
-  return invoke(op_swoosh_r, x, generator) as Tensor;
 }
 
 /** serac::swoosh_l_exact(Tensor x) -> Tensor */
@@ -23,7 +63,27 @@ export function swooshLExact(x: Tensor): Tensor {
   return invoke(op_swoosh_l_exact, x) as Tensor;
 }
 
+/** serac::swoosh_r(Tensor x, Generator? generator=None) -> Tensor */
+export function swooshR(x: Tensor, generator?: Generator | null): Tensor {
+  return invoke(op_swoosh_r, x, generator) as Tensor;
+}
+
 /** serac::swoosh_r_exact(Tensor x) -> Tensor */
 export function swooshRExact(x: Tensor): Tensor {
   return invoke(op_swoosh_r_exact, x) as Tensor;
+}
+
+/** serac::whiten(Tensor x, int num_groups, float limit, float grad_scale, Tensor(a!) active) -> Tensor */
+export function whiten(x: Tensor, numGroups: number, limit: number, gradScale: number, active: Tensor): Tensor {
+  return invoke(op_whiten, x, numGroups, limit, gradScale, active) as Tensor;
+}
+
+/** serac::whitening_metric(Tensor x, int num_groups) -> Tensor */
+export function whiteningMetric(x: Tensor, numGroups: number): Tensor {
+  return invoke(op_whitening_metric, x, numGroups) as Tensor;
+}
+
+/** serac::with_loss(Tensor x, Tensor y) -> Tensor */
+export function withLoss(x: Tensor, y: Tensor): Tensor {
+  return invoke(op_with_loss, x, y) as Tensor;
 }

@@ -1,0 +1,82 @@
+/** Which utterances training leaves out, and why: counted by reason, never silent. */
+import type { Cut } from "./cut.ts";
+
+/** Counts of what was left out, by reason, with the first example of each. */
+export class LeftOut {
+  readonly counts = new Map<string, { count: number; example: string }>();
+
+  add(reason: string, example: string): void {
+    const entry = this.counts.get(reason);
+    if (entry) entry.count++;
+    else this.counts.set(reason, { count: 1, example });
+  }
+
+  get total(): number {
+    let sum = 0;
+    for (const { count } of this.counts.values()) sum += count;
+    return sum;
+  }
+
+  /** One line per reason: "12 shorter than 1 s (first: train.jsonl:7)". */
+  lines(): string[] {
+    return Array.from(this.counts, ([reason, { count, example }]) => `${count} ${reason} (first: ${example})`);
+  }
+}
+
+/** The fewest feature frames that give an encoder frame. */
+export const minFeatureFrames = 9;
+
+/**
+ * Frames that the encoder gives for a number of feature frames: ((T - 7) // 2 + 1) // 2.
+ * Source: icefall zipformer/subsampling.py and zipformer.py (the output is downsampled by 2).
+ */
+export const encoderFrames = (featureFrames: number): number => (featureFrames < minFeatureFrames ? 0 : Math.floor((Math.floor((featureFrames - 7) / 2) + 1) / 2));
+
+/** Feature frames of some seconds of audio: the rate's samples over 10 ms, rounded (snip_edges is off). */
+export const featureFrames = (duration: number, sampleRate: number): number => {
+  const hop = Math.round(sampleRate * 0.01);
+  return Math.floor((Math.round(duration * sampleRate) + Math.floor(hop / 2)) / hop);
+};
+
+/**
+ * Frames that a label sequence needs at least: a symbol a frame, and for CTC a blank between two equal ones.
+ * Exact for CTC; icefall's fixed margin of 2 both loses and lets through utterances.
+ */
+export function neededFrames(tokens: ArrayLike<number>, ctc: boolean): number {
+  let needed = tokens.length;
+  if (ctc) for (let i = 1; i < tokens.length; i++) if (tokens[i] === tokens[i - 1]) needed++;
+  return Math.max(1, needed);
+}
+
+/** Bounds for training. */
+export interface FilterOptions {
+  /** Seconds; shorter utterances are left out. */
+  minUtterance: number;
+  /** Seconds; longer utterances are left out. */
+  maxUtterance: number;
+  sampleRate: number;
+  /** True when a CTC loss is trained. */
+  ctc: boolean;
+  /** Ids of a text. */
+  encode: (text: string) => ArrayLike<number>;
+  /** The id of what the tokenizer does not know. */
+  unkId: number;
+}
+
+/** Cuts that can be trained on; the others are counted in `leftOut`. */
+export function filterCuts(cuts: readonly Cut[], { minUtterance, maxUtterance, sampleRate, ctc, encode, unkId }: FilterOptions, leftOut: LeftOut): Cut[] {
+  return cuts.filter((cut) => {
+    const reason = whyLeftOut(cut);
+    if (reason) leftOut.add(reason, cut.origin);
+    return !reason;
+  });
+
+  function whyLeftOut(cut: Cut): string | undefined {
+    if (cut.duration < minUtterance) return `shorter than ${minUtterance} s`;
+    if (cut.duration > maxUtterance) return `longer than ${maxUtterance} s`;
+    const tokens = encode(cut.text);
+    if (Array.prototype.includes.call(tokens, unkId)) return "with characters that the tokenizer does not know";
+    if (encoderFrames(featureFrames(cut.duration, sampleRate)) < neededFrames(tokens, ctc)) return "with more tokens than frames";
+    return undefined;
+  }
+}

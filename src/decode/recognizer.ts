@@ -1,0 +1,138 @@
+/** Speech to text with a trained model: from audio files, samples or cuts. */
+import { readAudio, toMono } from "../audio/index.ts";
+import { type Cut, type FeatureOptions, collate, cutFeatures, minFeatureFrames, prefetch } from "../data/index.ts";
+import { type Checkpoint, AsrModel, asrModelOptions, disposeCheckpoint, loadCheckpoint } from "../models/index.ts";
+import { fbank, resample } from "../audio/index.ts";
+import { SentencePiece } from "../text/index.ts";
+import { Generator, fromTypedArray, noGrad, scope } from "../torch/index.ts";
+import { ConfigError, SeracError } from "../util/errors.ts";
+import { ctcGreedySearch, greedySearch, secondsPerFrame } from "./greedy.ts";
+
+/** How to search. */
+export type DecodingMethod = "greedy_search" | "ctc-greedy-search";
+
+/** A token and when it was seen. */
+export interface TimedToken {
+  /** The piece of the tokenizer; "▁" marks the start of a word. */
+  piece: string;
+  /** Seconds from the start of the audio. */
+  time: number;
+}
+
+/** What was recognised. */
+export interface Transcript {
+  text: string;
+  tokens: TimedToken[];
+  /** Seconds of audio. */
+  duration: number;
+}
+
+/** A model with its tokenizer, ready to recognise. */
+export class Recognizer {
+  readonly model: AsrModel;
+  readonly tokenizer: SentencePiece;
+  readonly method: DecodingMethod;
+  private readonly features: FeatureOptions;
+
+  private constructor(model: AsrModel, tokenizer: SentencePiece, method: DecodingMethod, features: FeatureOptions) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.method = method;
+    this.features = features;
+  }
+
+  /** Loads an epoch-N.safetensors file. @throws CheckpointError; ConfigError when the model has no head for the method */
+  static load(path: string, options: { method?: DecodingMethod } = {}): Recognizer {
+    return Recognizer.fromCheckpoint(loadCheckpoint(path), options);
+  }
+
+  /** Builds the model of a checkpoint, whose tensors it frees. The method is the transducer's where there is one. */
+  static fromCheckpoint(checkpoint: Checkpoint, { method }: { method?: DecodingMethod } = {}): Recognizer {
+    const { config } = checkpoint;
+    const chosen = method ?? (config.useTransducer ? "greedy_search" : "ctc-greedy-search");
+    if (chosen === "greedy_search" && !config.useTransducer) throw new ConfigError("CONFIG_BAD_VALUE", { message: "greedy_search needs a transducer, which this model does not have", fix: "use ctc-greedy-search" });
+    if (chosen === "ctc-greedy-search" && !config.useCtc) throw new ConfigError("CONFIG_BAD_VALUE", { message: "ctc-greedy-search needs a CTC head, which this model does not have", fix: "use greedy_search" });
+    const model = new AsrModel({ ...asrModelOptions(config), generator: new Generator(0) });
+    model.loadStateDict(checkpoint.model);
+    model.eval();
+    disposeCheckpoint(checkpoint);
+    return new Recognizer(model, SentencePiece.fromBytes(checkpoint.tokenizer), chosen, { sampleRate: config.sampleRate, featureDim: config.featureDim, purpose: "transcription" });
+  }
+
+  /** Text of one audio file, any format and rate; several channels are mixed to one. Too short for one frame gives an empty text. @throws AudioError */
+  async transcribe(path: string): Promise<Transcript> {
+    const audio = await readAudio(path);
+    return this.transcribeSamples(toMono(audio), audio.sampleRate);
+  }
+
+  /** Text of mono samples in [-1, 1]. */
+  async transcribeSamples(samples: Float32Array, sampleRate: number): Promise<Transcript> {
+    const { sampleRate: rate, featureDim } = this.features;
+    const atRate = sampleRate === rate ? samples : await resample(samples, sampleRate, rate);
+    const features = await fbank(atRate, { sampleRate: rate, numMelBins: featureDim });
+    const [result] = this.search([features]);
+    return { ...(result as Omit<Transcript, "duration">), duration: samples.length / sampleRate };
+  }
+
+  /**
+   * Recognises cuts in batches of at most `maxDuration` seconds of padded audio, longest first, reading audio ahead.
+   * @param onError takes utterances whose audio cannot be used; without it the first one throws
+   */
+  async *transcribeCuts(cuts: readonly Cut[], { maxDuration = 200, onError }: { maxDuration?: number; onError?: (error: SeracError, cut: Cut) => void } = {}): AsyncGenerator<{ cut: Cut; transcript: Transcript }> {
+    let batch: { cut: Cut; features: Awaited<ReturnType<typeof cutFeatures>> }[] = [];
+    const read = async (cut: Cut) => {
+      try {
+        return { cut, features: await cutFeatures(cut, this.features) };
+      } catch (error) {
+        if (!onError || !(error instanceof SeracError)) throw error;
+        onError(error, cut);
+        return undefined;
+      }
+    };
+    const flush = () => {
+      const results = this.search(batch.map((item) => item.features));
+      const done = batch.map(({ cut, features }, i) => ({ cut, transcript: { ...(results[i] as Omit<Transcript, "duration">), duration: features.frames / 100 } }));
+      batch = [];
+      return done;
+    };
+    const order = [...cuts].sort((a, b) => (b.duration || 0) - (a.duration || 0));
+    let longest = 0;
+    for await (const item of prefetch(order, 16, read)) {
+      if (!item) continue;
+      const seconds = item.features.frames / 100;
+      if (batch.length > 0 && Math.max(longest, seconds) * (batch.length + 1) > maxDuration) {
+        yield* flush();
+        longest = 0;
+      }
+      longest = Math.max(longest, seconds);
+      batch.push(item);
+    }
+    if (batch.length > 0) yield* flush();
+  }
+
+  /** Texts and times of feature matrices, in their order. */
+  private search(items: readonly { frames: number; bins: number; data: Float32Array }[]): Omit<Transcript, "duration">[] {
+    const results: Omit<Transcript, "duration">[] = items.map(() => ({ text: "", tokens: [] }));
+    const longEnough = items.map((features, index) => ({ features, index })).filter(({ features }) => features.frames >= minFeatureFrames);
+    if (longEnough.length === 0) return results;
+    const { featureDim } = this.features;
+    const batch = collate(
+      longEnough.map(({ features, index }) => ({ cut: index, features })),
+      featureDim,
+    );
+    const search = this.method === "greedy_search" ? greedySearch : ctcGreedySearch;
+    const found = noGrad(() => scope(() => search(this.model, fromTypedArray(batch.inputs, [batch.cuts.length, batch.frames, featureDim]), batch.inputLens)));
+    found.forEach(({ tokens, frames }, i) => {
+      results[batch.cuts[i] as number] = {
+        text: this.tokenizer.decode(tokens),
+        tokens: Array.from(tokens, (id, k) => ({ piece: this.tokenizer.idToPiece(id), time: Number(((frames[k] as number) * secondsPerFrame).toFixed(2)) })),
+      };
+    });
+    return results;
+  }
+
+  /** Frees the model. */
+  dispose(): void {
+    this.model.dispose();
+  }
+}

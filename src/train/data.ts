@@ -1,0 +1,64 @@
+/** What training reads: manifests, with what cannot be used counted by reason, and the batches of each epoch. */
+import { type Cut, LeftOut, bucketBatches, concatenate, filterCuts, loadManifest, perturbSpeed } from "../data/index.ts";
+import type { SentencePiece } from "../text/index.ts";
+import { TrainError } from "../util/errors.ts";
+import { Random } from "../util/random.ts";
+import type { TrainOptions } from "./options.ts";
+
+/** Utterances to train or validate on. */
+export interface Prepared {
+  cuts: Cut[];
+  leftOut: LeftOut;
+  /** Seconds. */
+  duration: number;
+}
+
+/**
+ * Reads manifests and leaves out what cannot be trained on.
+ * @throws TrainError TRAIN_NO_DATA when nothing is left
+ */
+export async function prepareCuts(manifests: readonly string[], tokenizer: SentencePiece, options: TrainOptions): Promise<Prepared> {
+  const leftOut = new LeftOut();
+  const all = await loadManifest(manifests, { onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
+  const { minUtterance, maxUtterance, sampleRate, useCtc } = options;
+  const cuts = filterCuts(all, { minUtterance, maxUtterance, sampleRate, ctc: useCtc, encode: (text) => tokenizer.encode(text), unkId: tokenizer.unkId }, leftOut);
+  if (cuts.length === 0) throw new TrainError("TRAIN_NO_DATA", { at: manifests.join(", "), message: `no utterance is left: ${leftOut.lines().join("; ")}`, fix: "check --min-utterance, --max-utterance and the tokenizer" });
+  return { cuts, leftOut, duration: cuts.reduce((sum, cut) => sum + cut.duration, 0) };
+}
+
+/** "2,700 utterances, 0.32 h, 0.14 to 2.3 s (median 0.42)" */
+export function describeCuts({ cuts, duration }: Prepared): string {
+  const sorted = Float64Array.from(cuts, (cut) => cut.duration).sort();
+  const at = (q: number): string => String(Number((sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] as number).toPrecision(3)));
+  return `${cuts.length} utterances, ${(duration / 3600).toFixed(2)} h, ${at(0)} to ${at(1)} s (median ${at(0.5)}, 95 % below ${at(0.95)})`;
+}
+
+/** The batches of an epoch, from 1. The same options and epoch give the same batches. */
+export function epochBatches(cuts: readonly Cut[], { seed, maxDuration, numBuckets, shuffle, dropLast, speedPerturb, concatenateCuts, durationFactor, gap }: TrainOptions, epoch: number): Cut[][] {
+  const random = new Random(seed * 7919 + epoch);
+  let list = cuts;
+  if (speedPerturb) list = list.map((cut) => perturbSpeed(cut, random.choice([0.9, 1, 1.1])));
+  if (concatenateCuts) list = joinShort(list, durationFactor, gap, random);
+  return bucketBatches(list, { maxDuration, numBuckets, shuffle, dropLast, seed, epoch });
+}
+
+/** Joins cuts in random order to utterances of random length, at most `factor` times the longest cut. Every cut is used once. */
+function joinShort(cuts: readonly Cut[], factor: number, gap: number, random: Random): Cut[] {
+  const limit = factor * cuts.reduce((most, cut) => Math.max(most, cut.duration), 0);
+  const joined: Cut[] = [];
+  let tracks: Cut[] = [];
+  let length = 0;
+  let target = random.uniform() * limit;
+  for (const cut of random.shuffle([...cuts])) {
+    if (tracks.length > 0 && length + gap + cut.duration > target) {
+      joined.push(concatenate(tracks, gap));
+      tracks = [];
+      length = 0;
+      target = random.uniform() * limit;
+    }
+    length += cut.duration + (tracks.length > 0 ? gap : 0);
+    tracks.push(cut);
+  }
+  if (tracks.length > 0) joined.push(concatenate(tracks, gap));
+  return joined;
+}

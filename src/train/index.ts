@@ -1,0 +1,4 @@
+/** Training. */
+export { type TrainReporter, type TrainResult, train } from "./loop.ts";
+export { type LossSums, addLosses, perFrame, showLosses } from "./metrics.ts";
+export { type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";

@@ -1,0 +1,309 @@
+/** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
+import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Batch, type Cut, LeftOut, loadBatches, minFeatureFrames } from "../data/index.ts";
+import { SpecAugment } from "../audio/index.ts";
+import { type Checkpoint, type ModelConfig, AsrModel, asrModelOptions, batchPath, disposeCheckpoint, epochPath, loadCheckpoint, modelOptions, readTokenizer, removeOldCheckpoints, saveCheckpoint, startAverage, toFloat32, updateAverage } from "../models/index.ts";
+import { Eden, ScaledAdam } from "../optim/index.ts";
+import { SentencePiece, errorRate } from "../text/index.ts";
+import { Generator, type Tensor, autocast, keep, scope, setThreads } from "../torch/index.ts";
+import { CheckpointError, TrainError } from "../util/errors.ts";
+import { parseOptions } from "../util/options.ts";
+import { Random } from "../util/random.ts";
+import { describeCuts, epochBatches, prepareCuts } from "./data.ts";
+import { batchLoss } from "./loss.ts";
+import { type LossSums, addLosses, perFrame, showLosses } from "./metrics.ts";
+import { flattenState, unflattenState } from "./optimizerState.ts";
+import { type TrainOptions, type TrainOptionsInput, checkTrainOptions, trainOptions } from "./options.ts";
+import { type Validation, validate } from "./validate.ts";
+
+/** Who is told how training goes. */
+export interface TrainReporter {
+  /** A line worth reading. */
+  say(line: string): void;
+  /** How far the epoch is: batches done of all, and what to show beside. */
+  progress?(done: number, total: number, note: string): void;
+}
+
+/** What training came to. */
+export interface TrainResult {
+  /** The last checkpoint written. */
+  checkpoint: string;
+  epochs: number;
+  updates: number;
+  validLoss: number | undefined;
+  /** Word error rate of the last validation that computed it, 0 to 1 and more. */
+  validWer: number | undefined;
+  /** True when training was asked to stop before its end. */
+  interrupted: boolean;
+}
+
+const silent: TrainReporter = { say: () => {} };
+
+/**
+ * Trains a model and writes epoch-N.safetensors files to `expDir`.
+ * @param signal aborting it saves a checkpoint and returns
+ * @throws ConfigError for options; ManifestError, TrainError for data; CheckpointError on resuming
+ */
+export async function train(input: TrainOptionsInput, { signal, report = silent }: { signal?: AbortSignal; report?: TrainReporter } = {}): Promise<TrainResult> {
+  const options = checkTrainOptions(parseOptions(trainOptions, input));
+  const trainer = await Trainer.start(options, report);
+  return trainer.run(signal);
+}
+
+/** What lives as long as training does. */
+class Trainer {
+  private readonly options: TrainOptions;
+  private readonly report: TrainReporter;
+  private readonly tokenizerBytes: Uint8Array;
+  private readonly tokenizer: SentencePiece;
+  private readonly config: ModelConfig;
+  private readonly trainCuts: readonly Cut[];
+  private readonly validCuts: readonly Cut[] | undefined;
+  private readonly generator: Generator;
+  private readonly random: Random;
+  private readonly model: AsrModel;
+  private readonly optimizer: ScaledAdam;
+  private readonly scheduler: Eden;
+  private average: Map<string, Tensor>;
+  private readonly tokens = new Map<string, number[]>();
+  private readonly unreadable = new LeftOut();
+
+  private epoch: number;
+  private batchesDone = 0;
+  private b = 0;
+  private total: LossSums | undefined;
+  private bestValidLoss: number | undefined;
+  private bestValidEpoch: number | undefined;
+  private lastWer: number | undefined;
+  private lastValidLoss: number | undefined;
+
+  static async start(options: TrainOptions, report: TrainReporter): Promise<Trainer> {
+    if (options.threads > 0) setThreads(options.threads);
+    const tokenizerBytes = readTokenizer(options.bpeModel);
+    const tokenizer = SentencePiece.fromBytes(tokenizerBytes);
+    const prepared = await prepareCuts(options.trainManifest, tokenizer, options);
+    report.say(`training data: ${describeCuts(prepared)}`);
+    for (const line of prepared.leftOut.lines()) report.say(`left out: ${line}`);
+    let validCuts: Cut[] | undefined;
+    if (options.validManifest) {
+      const valid = await prepareCuts(options.validManifest, tokenizer, options);
+      report.say(`validation data: ${describeCuts(valid)}`);
+      for (const line of valid.leftOut.lines()) report.say(`left out of validation: ${line}`);
+      validCuts = valid.cuts;
+    }
+    return new Trainer(options, report, tokenizerBytes, tokenizer, prepared.cuts, validCuts);
+  }
+
+  private constructor(options: TrainOptions, report: TrainReporter, tokenizerBytes: Uint8Array, tokenizer: SentencePiece, trainCuts: readonly Cut[], validCuts: readonly Cut[] | undefined) {
+    this.options = options;
+    this.report = report;
+    this.tokenizerBytes = tokenizerBytes;
+    this.tokenizer = tokenizer;
+    this.trainCuts = trainCuts;
+    this.validCuts = validCuts;
+    mkdirSync(options.expDir, { recursive: true });
+    const shape = Object.fromEntries(Object.keys(modelOptions).map((name) => [name, options[name as keyof TrainOptions]]));
+    this.config = { ...parseOptions(modelOptions, shape), vocabSize: tokenizer.vocabSize, blankId: 0, sampleRate: options.sampleRate };
+    this.generator = new Generator(options.seed, { device: options.device });
+    this.random = new Random(options.seed);
+    this.model = new AsrModel({ ...asrModelOptions(this.config), generator: new Generator(options.seed) });
+    if (options.device !== "cpu") this.model.to({ device: options.device });
+    report.say(`model: ${this.model.parameterCount.toLocaleString("en")} parameters, vocabulary of ${tokenizer.vocabSize}`);
+    this.optimizer = new ScaledAdam([...this.model.namedParameters()], { lr: options.baseLr, clippingScale: 2, log: (line) => report.say(line) });
+    this.scheduler = new Eden(this.optimizer, { lrBatches: options.lrBatches, lrEpochs: options.lrEpochs, warmupStart: options.recipe === "2026" ? 0.1 : 0.5 });
+    this.average = new Map();
+    this.epoch = options.startEpoch;
+    if (options.startBatch > 0) this.resume(batchPath(options.expDir, options.startBatch));
+    else if (options.startEpoch > 1) this.resume(epochPath(options.expDir, options.startEpoch - 1));
+    if (this.average.size === 0) this.average = startAverage(this.model);
+    writeFileSync(join(options.expDir, "options.json"), `${JSON.stringify(options, null, 2)}\n`);
+  }
+
+  private resume(path: string): void {
+    const checkpoint = loadCheckpoint(path);
+    const { state } = checkpoint;
+    if (!state || !checkpoint.generator) throw new CheckpointError("CHECKPOINT_BAD", { at: path, message: "it was saved for recognition only: there is no state to go on from" });
+    if (!Buffer.from(checkpoint.tokenizer).equals(Buffer.from(this.tokenizerBytes)))
+      throw new CheckpointError("CHECKPOINT_MISMATCH", { at: path, message: `it was trained with another tokenizer than ${this.options.bpeModel}`, fix: "give the same --bpe-model" });
+    this.model.loadStateDict(checkpoint.model);
+    this.optimizer.loadStateDict(unflattenState({ tensors: checkpoint.optimizer, numbers: state.optimizer }));
+    this.scheduler.loadStateDict(state.scheduler);
+    this.generator.restore(checkpoint.generator);
+    this.random.restore(state.random);
+    this.average = new Map(Array.from(checkpoint.modelAvg ?? [], ([key, tensor]) => [key, keep(tensor.to({ dtype: "float64", device: this.options.device }))]));
+    this.b = state.batchIdxTrain;
+    this.epoch = state.batchesDone > 0 ? state.epoch : state.epoch + 1;
+    this.batchesDone = state.batchesDone;
+    this.bestValidLoss = state.bestValidLoss;
+    this.bestValidEpoch = state.bestValidEpoch;
+    disposeCheckpoint(checkpoint);
+    this.report.say(`resumed from ${path}: epoch ${this.epoch}, ${this.b} updates done`);
+  }
+
+  async run(signal: AbortSignal | undefined): Promise<TrainResult> {
+    const { numEpochs, expDir } = this.options;
+    let path = "";
+    let interrupted = false;
+    for (; this.epoch <= numEpochs; this.epoch++) {
+      const finished = await this.trainEpoch(signal);
+      if (!finished) {
+        interrupted = signal?.aborted ?? false;
+        path = batchPath(expDir, this.b);
+        this.save(path);
+        this.report.say(`saved ${path}; to go on: --start-batch ${this.b}`);
+        break;
+      }
+      await this.validateNow(this.options.werInterval > 0 && (this.epoch % this.options.werInterval === 0 || this.epoch === numEpochs));
+      this.batchesDone = 0;
+      path = epochPath(expDir, this.epoch);
+      this.save(path);
+    }
+    for (const line of this.unreadable.lines()) this.report.say(`left out while training: ${line}`);
+    this.model.dispose();
+    return { checkpoint: path, epochs: this.epoch - (path.includes("checkpoint-") ? 0 : 1), updates: this.b, validLoss: this.lastValidLoss, validWer: this.lastWer, interrupted };
+  }
+
+  /** @returns false when training shall stop in the middle of the epoch */
+  private async trainEpoch(signal: AbortSignal | undefined): Promise<boolean> {
+    const { options, epoch } = this;
+    this.scheduler.stepEpoch(epoch - 1);
+    const batches = epochBatches(this.trainCuts, options, epoch);
+    this.model.train({ random: this.random, generator: this.generator });
+    const specAugment = options.enableSpecAug
+      ? new SpecAugment({
+          timeWarpFactor: options.specAugTimeWarpFactor,
+          numFrameMasks: options.specAugNumFrameMasks,
+          maxFramesMaskFraction: options.specAugMaxFramesMaskFraction,
+          featuresMaskSize: options.specAugFeaturesMaskSize,
+        })
+      : undefined;
+    const started = performance.now();
+    let audioSeconds = 0;
+    const loader = loadBatches(batches.slice(this.batchesDone), {
+      sampleRate: options.sampleRate,
+      featureDim: options.featureDim,
+      specAugment,
+      seed: options.seed * 8191 + epoch,
+      start: this.batchesDone,
+      minFrames: minFeatureFrames,
+      onError: (error, cut) => this.unreadable.add(`unusable audio: ${error.code}`, cut.origin),
+    });
+    for await (const batch of loader) {
+      if (signal?.aborted || (options.maxSteps > 0 && this.b >= options.maxSteps)) return false;
+      const sums = this.step(batch);
+      audioSeconds += batch.audioSeconds;
+      this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
+      this.batchesDone++;
+      const rate = audioSeconds / ((performance.now() - started) / 1000);
+      this.report.progress?.(this.batchesDone, batches.length, `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`);
+      if (this.b % options.logInterval === 0) this.log(batch, sums, rate);
+      if (this.b % options.saveEveryN === 0) {
+        this.save(batchPath(options.expDir, this.b));
+        removeOldCheckpoints(options.expDir, options.keepLastK);
+      }
+      if (this.batchesDone % options.validInterval === 0 && this.batchesDone < batches.length) {
+        await this.validateNow(false);
+        this.model.train({ random: this.random, generator: this.generator });
+      }
+      await new Promise((resume) => setImmediate(resume)); // Ctrl-C is only seen when the event loop turns
+    }
+    return true;
+  }
+
+  private step(batch: Batch): LossSums {
+    const { options } = this;
+    if (this.b % 10 === 0) this.model.setBatchCount((this.b * options.maxDuration) / options.refDuration);
+    this.b++;
+    const y = batch.cuts.map((cut) => this.tokensOf(cut.text));
+    return scope(() => {
+      const { loss, sums } = autocast({ device: options.device, enabled: options.useBf16 }, () => batchLoss(this.model, batch, y, options, this.b));
+      if (!Number.isFinite(sums.loss)) this.refuse(batch, sums);
+      loss.backward();
+      this.scheduler.stepBatch(this.b);
+      this.optimizer.step();
+      this.optimizer.zeroGrad();
+      if (this.b % options.averagePeriod === 0) updateAverage(this.average, this.model, { batchIdxTrain: this.b, averagePeriod: options.averagePeriod });
+      return sums;
+    });
+  }
+
+  private refuse(batch: Batch, sums: LossSums): never {
+    const path = join(this.options.expDir, "bad-batch.jsonl");
+    writeFileSync(path, batch.cuts.map((cut) => `${JSON.stringify({ id: cut.id, origin: cut.origin, duration: cut.duration, text: cut.text })}\n`).join(""));
+    throw new TrainError("TRAIN_LOSS_NOT_FINITE", {
+      at: `update ${this.b}`,
+      message: `the loss is ${sums.loss} (${showLosses(sums)}) in a batch with ${batch.cuts
+        .slice(0, 3)
+        .map((cut) => cut.origin)
+        .join(", ")}; all of it is listed in ${path}`,
+      fix: "look at these utterances; if they are sound, lower --base-lr",
+    });
+  }
+
+  private tokensOf(text: string): number[] {
+    let ids = this.tokens.get(text);
+    if (!ids) {
+      ids = Array.from(this.tokenizer.encode(text));
+      this.tokens.set(text, ids);
+    }
+    return ids;
+  }
+
+  private log(batch: Batch, sums: LossSums, rate: number): void {
+    const { options, epoch } = this;
+    const lr = this.scheduler.lr;
+    const total = this.total as LossSums;
+    this.report.say(`Epoch ${epoch}, batch ${this.batchesDone}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2)}`);
+    this.writeMetrics({ kind: "train", epoch, batch: this.b, lr, audioSecondsPerSecond: rate, ...perFrame(total) });
+  }
+
+  private writeMetrics(values: Record<string, unknown>): void {
+    appendFileSync(join(this.options.expDir, "metrics.jsonl"), `${JSON.stringify(values)}\n`);
+  }
+
+  private async validateNow(wer: boolean): Promise<Validation | undefined> {
+    if (!this.validCuts) return undefined;
+    this.model.eval();
+    const validation = await validate(this.model, this.validCuts, this.tokenizer, this.options, { b: this.b, wer });
+    const { sums, errors } = validation;
+    const loss = perFrame(sums).loss as number;
+    this.lastValidLoss = loss;
+    if (this.bestValidLoss === undefined || loss < this.bestValidLoss) {
+      this.bestValidLoss = loss;
+      this.bestValidEpoch = this.epoch;
+    }
+    const wordErrorRate = errors && errorRate(errors);
+    if (wordErrorRate !== undefined) this.lastWer = wordErrorRate;
+    this.report.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${wordErrorRate === undefined ? "" : `, WER ${(100 * wordErrorRate).toFixed(2)} %`}`);
+    this.writeMetrics({ kind: "valid", epoch: this.epoch, batch: this.b, ...perFrame(sums), ...(wordErrorRate === undefined ? {} : { wer: wordErrorRate }) });
+    return validation;
+  }
+
+  private save(path: string): void {
+    scope(() => {
+      const { tensors, numbers } = flattenState(this.optimizer.stateDict());
+      const checkpoint: Checkpoint = {
+        config: this.config,
+        state: {
+          epoch: this.epoch,
+          batchesDone: this.batchesDone,
+          batchIdxTrain: this.b,
+          bestValidLoss: this.bestValidLoss,
+          bestValidEpoch: this.bestValidEpoch,
+          random: this.random.state(),
+          optimizer: numbers,
+          scheduler: this.scheduler.stateDict(),
+          averagePeriod: this.options.averagePeriod,
+          options: { ...this.options },
+        },
+        model: this.model.stateDict(),
+        modelAvg: toFloat32(this.average),
+        optimizer: tensors,
+        generator: this.generator.state(),
+        tokenizer: this.tokenizerBytes,
+      };
+      saveCheckpoint(path, checkpoint);
+    });
+  }
+}

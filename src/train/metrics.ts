@@ -1,0 +1,26 @@
+/** Sums of losses over frames, and how they fade. Source: icefall utils.py, MetricsTracker. */
+
+/** Names of losses and their sums; `frames` counts what they are divided by. */
+export type LossSums = Record<string, number> & { frames: number };
+
+/** Losses per frame. */
+export function perFrame({ frames, ...sums }: LossSums): Record<string, number> {
+  return Object.fromEntries(Object.entries(sums).map(([name, sum]) => [name, sum / frames]));
+}
+
+/** Adds b to a, which first fades by the factor. What is not finite is passed over, so that one batch does not hide all after it. */
+export function addLosses(a: LossSums | undefined, b: LossSums, fade = 1): LossSums {
+  const sum: LossSums = { frames: 0 };
+  for (const name of new Set([...Object.keys(a ?? {}), ...Object.keys(b)])) {
+    const before = a?.[name] ?? 0;
+    const now = b[name] ?? 0;
+    sum[name] = before * fade + (Number.isFinite(now) ? now : 0);
+  }
+  return sum;
+}
+
+/** "loss=0.2135, ctc_loss=0.1013, over 12345 frames" */
+export function showLosses(sums: LossSums): string {
+  const losses = Object.entries(perFrame(sums)).map(([name, value]) => `${name}=${Number(value.toPrecision(4))}`);
+  return `${losses.join(", ")}, over ${Math.round(sums.frames)} frames`;
+}

@@ -1,0 +1,90 @@
+/** Options of training: icefall's flags (zipformer/train.py and asr_datamodule.py), its hidden constants, and a few of ours. */
+import { modelOptions } from "../models/options.ts";
+import { ConfigError } from "../util/errors.ts";
+import { type Options, type OptionsInput, type Schema, boolean, choice, integer, number, path, strings } from "../util/options.ts";
+
+const data = "Data";
+const world = "Run";
+const schedule = "Schedule";
+const loss = "Loss";
+
+export const trainOptions = {
+  trainManifest: strings({ required: true, group: data, unit: "files", help: "NeMo manifests to train on" }),
+  validManifest: strings({ group: data, unit: "files", help: "NeMo manifests to validate on" }),
+  bpeModel: path({ default: "data/lang_bpe_500/bpe.model", group: data, help: "SentencePiece model, from: serac bpe train" }),
+  sampleRate: integer({ default: 16000, min: 1000, group: data, unit: "Hz", help: "rate of the features; other audio is resampled" }),
+  maxDuration: number({ default: 200, min: 0.1, group: data, unit: "seconds", help: "padded audio in a batch" }),
+  minUtterance: number({ default: 1, min: 0, group: data, unit: "seconds", help: "leave out shorter utterances" }),
+  maxUtterance: number({ default: 20, min: 0, group: data, unit: "seconds", help: "leave out longer utterances" }),
+  numBuckets: integer({ default: 30, min: 1, group: data, help: "groups of like duration that batches are made of" }),
+  shuffle: boolean({ default: true, group: data, help: "another order each epoch" }),
+  dropLast: boolean({ default: false, group: data, help: "leave out batches that are not full (icefall: true)" }),
+  concatenateCuts: boolean({ default: false, group: data, help: "join short utterances of the epoch to longer ones" }),
+  durationFactor: number({ default: 1, min: 1, group: data, help: "how long a joined utterance may be, times the longest of all" }),
+  gap: number({ default: 1, min: 0, group: data, unit: "seconds", help: "silence between joined utterances" }),
+  speedPerturb: boolean({ default: false, group: data, help: "play each utterance at 0.9, 1 or 1.1 times its speed, drawn each epoch" }),
+  enableSpecAug: boolean({ default: true, group: data, help: "mask stretches of time and frequency" }),
+  specAugTimeWarpFactor: integer({ default: 80, min: 0, group: data, help: "most frames that time warping moves; 0 is off" }),
+  specAugNumFrameMasks: integer({ default: 10, min: 0, group: data, help: "time masks of an utterance at most" }),
+  specAugMaxFramesMaskFraction: number({ default: 0.15, min: 0, max: 1, group: data, help: "share of the frames that is masked at most" }),
+  specAugFeaturesMaskSize: integer({ default: 27, min: 0, group: data, help: "mel bins that a mask covers at most" }),
+
+  expDir: path({ default: "zipformer/exp", group: world, help: "folder of checkpoints and logs" }),
+  numEpochs: integer({ default: 30, min: 1, group: world, help: "epochs to train" }),
+  startEpoch: integer({ default: 1, min: 1, group: world, help: "resume after epoch N - 1" }),
+  startBatch: integer({ default: 0, min: 0, group: world, help: "resume from checkpoint-N, in the middle of its epoch" }),
+  maxSteps: integer({ default: 0, min: 0, group: world, help: "stop after so many updates; 0 is no limit" }),
+  seed: integer({ default: 42, min: 0, group: world, help: "seeds weights, order, masks" }),
+  device: choice(["cpu", "cuda"], { default: "cpu", group: world, help: "where to train" }),
+  threads: integer({ default: 0, min: 0, group: world, help: "threads of operators; 0 leaves libtorch's choice" }),
+  useBf16: boolean({ default: false, group: world, help: "mixed precision with bfloat16" }),
+  saveEveryN: integer({ default: 4000, min: 1, group: world, unit: "updates", help: "save checkpoint-B so often" }),
+  keepLastK: integer({ default: 30, min: 1, group: world, help: "checkpoint-B files to keep" }),
+  averagePeriod: integer({ default: 200, min: 1, group: world, unit: "updates", help: "how often the running average takes the model in" }),
+  validInterval: integer({ default: 3000, min: 1, group: world, unit: "batches", help: "validate so often within an epoch, besides at its end" }),
+  werInterval: integer({ default: 5, min: 0, group: world, unit: "epochs", help: "print the validation word error rate so often; 0 is never" }),
+  logInterval: integer({ default: 50, min: 1, group: world, unit: "batches", help: "log the loss so often" }),
+  resetInterval: integer({ default: 200, min: 1, group: world, unit: "batches", help: "memory of the average loss that is shown" }),
+
+  baseLr: number({ default: 0.045, min: 0, group: schedule, help: "learning rate before the schedule" }),
+  lrBatches: number({ default: 7500, min: 1, group: schedule, help: "Eden: updates after which the rate falls" }),
+  lrEpochs: number({ default: 3.5, min: 0.01, group: schedule, help: "Eden: epochs after which the rate falls" }),
+  warmStep: integer({ default: 2000, min: 1, group: schedule, unit: "updates", help: "warm-up of the losses" }),
+  refDuration: number({ default: 600, min: 1, group: schedule, unit: "seconds", help: "batch duration for which schedules of regularisers are meant" }),
+  recipe: choice(["seed", "2026"], { default: "seed", group: schedule, help: "whose details to follow: an earlier train.py, or that of June 2026 (Eden's warm-up starts at 0.1, CR loss warms up)" }),
+
+  pruneRange: integer({ default: 5, min: 2, group: loss, help: "symbols per frame that the pruned loss looks at" }),
+  lmScale: number({ default: 0.25, min: 0, max: 1, group: loss, help: "share of the decoder-only term in the simple loss" }),
+  amScale: number({ default: 0, min: 0, max: 1, group: loss, help: "share of the encoder-only term in the simple loss" }),
+  simpleLossScale: number({ default: 0.5, min: 0, group: loss, help: "weight of the simple loss after warm-up" }),
+  ctcLossScale: number({ default: 0.2, min: 0, group: loss, help: "weight of the CTC loss" }),
+  attentionDecoderLossScale: number({ default: 0.8, min: 0, group: loss, help: "weight of the attention decoder's loss" }),
+  labelSmoothing: number({ default: 0.1, min: 0, max: 1, group: loss, help: "label smoothing of the attention decoder" }),
+
+  ...modelOptions,
+} satisfies Schema;
+
+/** Checked options of training. */
+export type TrainOptions = Options<typeof trainOptions>;
+/** What a caller gives: everything with a default may be left out. */
+export type TrainOptionsInput = OptionsInput<typeof trainOptions>;
+
+const refuse = (message: string, fix?: string): never => {
+  throw new ConfigError("CONFIG_BAD_VALUE", { message, fix });
+};
+
+/**
+ * Rules that span several options; returns the options with what follows from them.
+ * Source: icefall zipformer/train.py.
+ * @throws ConfigError CONFIG_BAD_VALUE
+ */
+export function checkTrainOptions(options: TrainOptions): TrainOptions {
+  const { useTransducer, useCtc, useAttentionDecoder, ctcLossScale, attentionDecoderLossScale } = options;
+  if (!useTransducer && !useCtc) refuse("neither --use-transducer nor --use-ctc is on", "turn one of them on");
+  if (options.saveEveryN < options.averagePeriod) refuse(`--save-every-n is ${options.saveEveryN}, expected --average-period (${options.averagePeriod}) or more`);
+  if (options.minUtterance > options.maxUtterance) refuse(`--min-utterance ${options.minUtterance} is above --max-utterance ${options.maxUtterance}`);
+  if (useTransducer) return options;
+  if (!useAttentionDecoder) return { ...options, ctcLossScale: 1 };
+  if (Math.abs(ctcLossScale + attentionDecoderLossScale - 1) > 1e-9) refuse(`without a transducer --ctc-loss-scale (${ctcLossScale}) and --attention-decoder-loss-scale (${attentionDecoderLossScale}) must sum to 1`);
+  return options;
+}

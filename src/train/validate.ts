@@ -1,0 +1,38 @@
+/** Loss and word error rate on the validation set. */
+import { type Cut, bucketBatches, loadBatches, minFeatureFrames } from "../data/index.ts";
+import { ctcGreedySearch, greedySearch } from "../decode/index.ts";
+import type { AsrModel } from "../models/index.ts";
+import { type ErrorCounts, type SentencePiece, addCounts, align, countErrors, splitWords } from "../text/index.ts";
+import { fromTypedArray, noGrad, scope } from "../torch/index.ts";
+import { batchLoss } from "./loss.ts";
+import { type LossSums, addLosses } from "./metrics.ts";
+import type { TrainOptions } from "./options.ts";
+
+export interface Validation {
+  sums: LossSums;
+  /** Present where `wer` was asked for. */
+  errors: ErrorCounts | undefined;
+}
+
+/** Runs the model over the cuts without gradients; the model must be in evaluation mode. */
+export async function validate(model: AsrModel, cuts: readonly Cut[], tokenizer: SentencePiece, options: TrainOptions, { b, wer }: { b: number; wer: boolean }): Promise<Validation> {
+  let sums: LossSums = { frames: 0 };
+  let errors: ErrorCounts | undefined;
+  const batches = bucketBatches(cuts, { maxDuration: options.maxDuration, shuffle: false });
+  for await (const batch of loadBatches(batches, { sampleRate: options.sampleRate, featureDim: options.featureDim, minFrames: minFeatureFrames, onError: () => {} })) {
+    const y = batch.cuts.map((cut) => Array.from(tokenizer.encode(cut.text)));
+    noGrad(() =>
+      scope(() => {
+        sums = addLosses(sums, batchLoss(model, batch, y, options, b).sums);
+      }),
+    );
+    if (!wer) continue;
+    const search = model.transducer ? greedySearch : ctcGreedySearch;
+    const results = scope(() => search(model, fromTypedArray(batch.inputs, [batch.cuts.length, batch.frames, batch.bins], { device: options.device }), batch.inputLens));
+    results.forEach(({ tokens }, i) => {
+      const found = countErrors(align(splitWords((batch.cuts[i] as Cut).text), splitWords(tokenizer.decode(tokens))));
+      errors = errors ? addCounts(errors, found) : found;
+    });
+  }
+  return { sums, errors };
+}

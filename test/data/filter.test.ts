@@ -1,0 +1,60 @@
+import { describe, expect, test } from "vitest";
+import type { Cut } from "../../src/data/cut.ts";
+import { LeftOut, encoderFrames, featureFrames, filterCuts, neededFrames } from "../../src/data/filter.ts";
+import { prefetch } from "../../src/data/prefetch.ts";
+
+const cut = (text: string, duration: number): Cut => ({ id: text, audioPath: text, offset: undefined, duration, text, speaker: undefined, lang: undefined, speed: 1, tracks: undefined, gap: 0, origin: `m:${text}` });
+const encode = (text: string): number[] => Array.from(text, (c) => (c === "?" ? 2 : c.charCodeAt(0)));
+
+describe("filterCuts", () => {
+  test("counts every reason with its first example", () => {
+    const leftOut = new LeftOut();
+    const kept = filterCuts([cut("a", 0.5), cut("b", 30), cut("x?", 2), cut("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1), cut("good", 2), cut("c", 0.2)], { minUtterance: 1, maxUtterance: 20, sampleRate: 16000, ctc: true, encode, unkId: 2 }, leftOut);
+    expect(kept.map((c) => c.text)).toEqual(["good"]);
+    expect(leftOut.total).toBe(5);
+    expect(leftOut.lines()).toEqual([
+      "2 shorter than 1 s (first: m:a)",
+      "1 longer than 20 s (first: m:b)",
+      "1 with characters that the tokenizer does not know (first: m:x?)",
+      "1 with more tokens than frames (first: m:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa)",
+    ]);
+  });
+
+  test("the bound on tokens is exact: repeats cost a blank in CTC only", () => {
+    expect(neededFrames([5, 5, 6], true)).toBe(4);
+    expect(neededFrames([5, 5, 6], false)).toBe(3);
+    expect(neededFrames([], true)).toBe(1);
+  });
+
+  test("frames are those of the fbank and the encoder", () => {
+    expect(featureFrames(1, 16000)).toBe(100);
+    expect(featureFrames(0.0124, 16000)).toBe(1);
+    expect([0, 8, 9, 39, 100].map(encoderFrames)).toEqual([0, 0, 1, 8, 23]);
+  });
+});
+
+describe("prefetch", () => {
+  test("keeps the order and never runs more than `depth`", async () => {
+    let running = 0;
+    let most = 0;
+    const results: number[] = [];
+    const work = async (x: number): Promise<number> => {
+      most = Math.max(most, ++running);
+      for (let i = 0; i < (x * 7) % 5; i++) await Promise.resolve();
+      running--;
+      return x * 2;
+    };
+    for await (const r of prefetch([1, 2, 3, 4, 5, 6, 7], 3, work)) results.push(r);
+    expect(results).toEqual([2, 4, 6, 8, 10, 12, 14]);
+    expect(most).toBeLessThanOrEqual(3);
+  });
+
+  test("an error comes where its item would have", async () => {
+    const got: number[] = [];
+    const run = async (): Promise<void> => {
+      for await (const r of prefetch([1, 2, 3], 3, async (x) => (x === 2 ? Promise.reject(new Error("two")) : x))) got.push(r);
+    };
+    await expect(run()).rejects.toThrow("two");
+    expect(got).toEqual([1]);
+  });
+});

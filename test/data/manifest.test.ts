@@ -1,0 +1,66 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { loadManifest, readManifest } from "../../src/data/manifest.ts";
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "serac-manifest-"));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const write = (name: string, text: string): string => {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+};
+
+describe("readManifest", () => {
+  test("reads a line and resolves its path beside the manifest", async () => {
+    mkdirSync(join(folder, "audio"), { recursive: true });
+    write("audio/a.wav", "");
+    const path = write("a.jsonl", '{"audio_filepath": "audio/a.wav", "duration": 1.5, "text": "one", "speaker": 7, "lang": "en"}\n');
+    const [cut] = await loadManifest(path);
+    expect(cut).toMatchObject({ audioPath: join(folder, "audio/a.wav"), duration: 1.5, text: "one", speaker: "7", lang: "en", offset: undefined, origin: `${path}:1` });
+  });
+
+  test("takes aliases, offsets and several manifests with commas; leaves out _skipme", async () => {
+    const a = write("b.jsonl", '{"audio_filename": "/x/1.wav", "duration": 2, "offset": 3.5}\n{"audio_filepath": "/x/2.wav", "duration": 2, "_skipme": true}\n');
+    const b = write("c.jsonl", '{"audio_file": "/x/3.wav", "duration": 1, "text": null}');
+    const cuts = await loadManifest(`${a}, ${b}`);
+    expect(cuts.map((cut) => [cut.audioPath, cut.offset, cut.text])).toEqual([
+      ["/x/1.wav", 3.5, ""],
+      ["/x/3.wav", undefined, ""],
+    ]);
+  });
+
+  test.each([
+    ["[1]", "MANIFEST_NOT_AN_OBJECT"],
+    ['{"duration": 1}', "MANIFEST_NO_AUDIO"],
+    ['{"audio_filepath": 3, "duration": 1}', "MANIFEST_NO_AUDIO"],
+    ['{"audio_filepath": "a"}', "MANIFEST_NO_DURATION"],
+    ['{"audio_filepath": "a", "duration": "1"}', "MANIFEST_BAD_DURATION"],
+    ['{"audio_filepath": "a", "duration": -1}', "MANIFEST_BAD_DURATION"],
+    ['{"audio_filepath": "a", "duration": 1, "offset": -2}', "MANIFEST_BAD_OFFSET"],
+    ['{"audio_filepath": "a", "duration": 1, "text": 5}', "MANIFEST_BAD_TEXT"],
+    ['{"audio_filepath": "a", ', "JSONL_BAD_LINE"],
+  ])("%s is %s at its line, or counted", async (line, code) => {
+    const path = write("bad.jsonl", `{"audio_filepath": "a", "duration": 1}\n${line}\n{"audio_filepath": "b", "duration": 1}\n`);
+    await expect(loadManifest(path)).rejects.toMatchObject({ code, at: expect.stringContaining(`${path}:2`) });
+    const errors: unknown[] = [];
+    const cuts = await loadManifest(path, { onError: (error) => errors.push(error) });
+    expect(cuts.map((cut) => cut.id)).toEqual(["a", "b"]);
+    expect(errors).toHaveLength(1);
+  });
+
+  test("a manifest to decode needs no durations", async () => {
+    const path = write("d.jsonl", '{"audio_filepath": "a"}');
+    for await (const cut of readManifest(path, { needDuration: false })) expect(cut.duration).toBeNaN();
+  });
+
+  test("an empty manifest and a missing one are errors", async () => {
+    await expect(loadManifest(write("e.jsonl", "\n"))).rejects.toMatchObject({ code: "MANIFEST_EMPTY" });
+    await expect(loadManifest(join(folder, "none.jsonl"))).rejects.toMatchObject({ code: "FILE_MISSING" });
+  });
+});
