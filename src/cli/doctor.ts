@@ -1,6 +1,7 @@
 /** `serac doctor`: what serac found on this machine, and how to mend what is missing. */
 import { spawnSync } from "node:child_process";
 import { availableParallelism } from "node:os";
+import { SeracError } from "../util/errors.ts";
 import { command } from "./command.ts";
 
 /** One thing looked at. */
@@ -69,21 +70,25 @@ function packageVersion(name: string): string | undefined {
 }
 
 async function checkMedia(): Promise<Finding[]> {
-  const libraries = { libsndfile: "sndfile", libsoxr: "soxr", sentencepiece: "sentencepiece" };
-  const uses = { libsndfile: "reads FLAC, Ogg, Opus, MP3 and WAV", libsoxr: "resamples for transcription", sentencepiece: "splits texts into units" };
+  const libraries = [
+    { name: "libsndfile", pkg: "sndfile", debian: "libsndfile1-dev", use: "reads FLAC, Ogg, Opus, MP3 and WAV" },
+    { name: "libsoxr", pkg: "soxr", debian: "libsoxr-dev", use: "resamples for transcription" },
+    { name: "sentencepiece", pkg: "sentencepiece", debian: "libsentencepiece-dev", use: "splits texts into units" },
+  ];
   let failure: string | undefined;
   try {
     const { media } = await import("../audio/media.ts");
     media();
   } catch (error) {
-    failure = messageOf(error);
+    failure = error instanceof SeracError && error.cause instanceof Error ? messageOf(error.cause.message.split("\n")[0]) : messageOf(error);
   }
-  return Object.entries(libraries).map(([name, packageName]) => {
-    const version = packageVersion(packageName);
-    const use = uses[name as keyof typeof uses];
-    if (failure === undefined) return { name, state: "ok", found: `${version ?? "loaded"}, ${use}`, details: { version: version ?? null } };
-    const fix = `apt-get install pkg-config lib${packageName}-dev libkissfft-dev; then: npm run setup (installed from npm: npm rebuild serac)`;
-    return { name, state: "problem", found: version === undefined ? `not found; it ${use}` : `${version} is there, but ${failure}`, fix, details: { version: version ?? null } };
+  const build = "npm run setup (installed from npm: npm rebuild serac)";
+  return libraries.map(({ name, pkg, debian, use }) => {
+    const version = packageVersion(pkg);
+    const details = { version: version ?? null };
+    if (failure === undefined) return { name, state: "ok", found: `${version ?? "loaded"}, ${use}`, details };
+    if (version === undefined) return { name, state: "problem", found: `not found by pkg-config; it ${use}`, fix: `apt-get install pkg-config ${debian} libkissfft-dev; then: ${build}`, details };
+    return { name, state: "problem", found: `${version} is there, but the media addon does not load: ${failure}`, fix: `run: ${build}`, details };
   });
 }
 
