@@ -59,7 +59,7 @@ async function checkLibtorch(): Promise<Finding[]> {
     ];
   } catch (error) {
     const fix = "apt-get install libtorch-dev libopenblas0-openmp cmake g++, or set SERAC_LIBTORCH to an unpacked libtorch; then: npm run setup (installed from npm: npm rebuild serac)";
-    return [{ name: "libtorch", state: "problem", found: messageOf(error), fix }];
+    return [{ name: "libtorch", state: "problem", found: messageOf(error).replace(/ \[[A-Z_]+\].*$/, ""), fix }];
   }
 }
 
