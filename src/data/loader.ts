@@ -1,5 +1,5 @@
 /** From cuts to padded batches of features, off the main thread and ahead of who trains. */
-import { type Features, SpecAugment, fbank, readAudio, resample, resampleSinc, speed, toMono } from "../audio/index.ts";
+import { type Features, type SpecAugment, fbank, readAudio, resample, resampleSinc, speed, toMono } from "../audio/index.ts";
 import { SeracError } from "../util/errors.ts";
 import { Random } from "../util/random.ts";
 import type { Cut } from "./cut.ts";

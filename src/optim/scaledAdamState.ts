@@ -91,7 +91,7 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
   const uneven = loaded.findIndex(({ step }) => step !== steps);
   if (uneven >= 0) throw mismatch(`its entries have taken ${steps} and ${loaded[uneven]?.step} steps`);
   batches.forEach((batch, i) => {
-    const { exp_avg_sq: expAvgSq, delta, param_rms: paramRms, scale_grads: scaleGrads, scale_exp_avg_sq: scaleExpAvgSq } = loaded[i]?.tensors as Record<string, Tensor>;
+    const { exp_avg_sq: expAvgSq, delta, param_rms: paramRms, scale_grads: scaleGrads, scale_exp_avg_sq: scaleExpAvgSq } = (loaded[i] as (typeof loaded)[number]).tensors as Record<string, Tensor>;
     const scale = batch.isScalar ? undefined : ({ paramRms, scaleGrads, scaleExpAvgSq } as BatchState["scale"]);
     batch.state = { expAvgSq, delta, scale } as BatchState;
   });

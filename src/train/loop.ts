@@ -251,7 +251,7 @@ class Trainer {
   }
 
   private log(batch: Batch, sums: LossSums, rate: number): void {
-    const { options, epoch } = this;
+    const { epoch } = this;
     const lr = this.scheduler.lr;
     const total = this.total as LossSums;
     this.report.say(`Epoch ${epoch}, batch ${this.batchesDone}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2)}`);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ActivationDropoutAndLinear, Balancer, BiasNorm, Bypass, Dropout, Linear, Module, SharedDropout, SwooshL, SwooshR, Whiten, paddingMask, utteranceMask } from "../../src/nn/index.ts";
+import { ActivationDropoutAndLinear, Balancer, BiasNorm, Bypass, Dropout, Linear, type Module, SharedDropout, SwooshL, SwooshR, Whiten, paddingMask, utteranceMask } from "../../src/nn/index.ts";
 import { Generator, type Tensor, fromTypedArray, grad, noGrad, ones, tensor } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { golden, wave } from "../golden.ts";

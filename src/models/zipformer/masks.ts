@@ -33,7 +33,7 @@ export function stride(x: Tensor | null, factor: number, dims: readonly number[]
 
 /** Both masks of attention in one: (1 or N heads, 1 or T, T) bool; null when there is none. @param chunk (T, T) @param padding (N, T) */
 export function attentionMask(chunk: Tensor | null, padding: Tensor | null, heads: number): Tensor | null {
-  if (!padding) return chunk && chunk.unsqueeze(0);
+  if (!padding) return chunk?.unsqueeze(0) ?? null;
   const perHead = padding.unsqueeze(1).repeatInterleave(heads, 0); // (N h, 1, T)
   return chunk ? perHead.logicalOr(chunk.unsqueeze(0)) : perHead;
 }
