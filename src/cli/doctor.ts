@@ -58,7 +58,8 @@ async function checkLibtorch(): Promise<Finding[]> {
       { name: "CUDA", state: "ok", found: cuda ? "yes" : "no: training and decoding run on the CPU", details: { available: cuda } },
     ];
   } catch (error) {
-    const fix = "apt-get install libtorch-dev libopenblas0-openmp cmake g++, or set SERAC_LIBTORCH to an unpacked libtorch; then: npm run setup (installed from npm: npm rebuild serac)";
+    const fix =
+      "apt-get install libtorch-dev libopenblas0-openmp cmake g++, or set SERAC_LIBTORCH to an unpacked libtorch; then: npm run setup (installed from npm: npm rebuild serac)";
     return [{ name: "libtorch", state: "problem", found: messageOf(error).replace(/ \[[A-Z_]+\].*$/, ""), fix }];
   }
 }
@@ -87,7 +88,8 @@ async function checkMedia(): Promise<Finding[]> {
     const version = packageVersion(pkg);
     const details = { version: version ?? null };
     if (failure === undefined) return { name, state: "ok", found: `${version ?? "loaded"}, ${use}`, details };
-    if (version === undefined) return { name, state: "problem", found: `not found by pkg-config; it ${use}`, fix: `apt-get install pkg-config ${debian} libkissfft-dev; then: ${build}`, details };
+    if (version === undefined)
+      return { name, state: "problem", found: `not found by pkg-config; it ${use}`, fix: `apt-get install pkg-config ${debian} libkissfft-dev; then: ${build}`, details };
     return { name, state: "problem", found: `${version} is there, but the media addon does not load: ${failure}`, fix: `run: ${build}`, details };
   });
 }

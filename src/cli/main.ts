@@ -65,7 +65,7 @@ function find(args: readonly string[]): { name: string; rest: readonly string[] 
 function report(error: unknown, streams: Streams): number {
   const known = error instanceof SeracError || isErrnoException(error);
   const debug = process.env["SERAC_DEBUG"];
-  const text = error instanceof Error ? ((debug !== undefined && debug !== "" && debug !== "0" && error.stack) || error.message || error.name) : String(error);
+  const text = error instanceof Error ? (debug !== undefined && debug !== "" && debug !== "0" && error.stack) || error.message || error.name : String(error);
   streams.stderr.write(`serac: ${text}\n`);
   if (!known && !debug) streams.stderr.write("serac: SERAC_DEBUG=1 shows where this happened\n");
   return error instanceof ConfigError ? 2 : 1;

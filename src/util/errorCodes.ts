@@ -21,7 +21,8 @@ export const errorCodes = {
   // torch
   NATIVE_FAILED: "A native function failed in a way that has no code of its own; the message has the library's words.",
   NATIVE_MISSING: "A native addon has not been built, or a library it needs is not installed. `npm run setup` in a checkout, or `serac doctor`, says which.",
-  NATIVE_TWICE: "Two copies of the torch addon were loaded in one process. libtorch keeps operators in one registry, so there can be only one: find out why two copies of serac are installed (`npm ls serac`).",
+  NATIVE_TWICE:
+    "Two copies of the torch addon were loaded in one process. libtorch keeps operators in one registry, so there can be only one: find out why two copies of serac are installed (`npm ls serac`).",
   TENSOR_FREED: "A tensor was used after it was freed: its scope ended, or `dispose()` was called. Return it from the scope, or `keep()` it.",
   TORCH_BAD_ARGUMENT: "An operator got an argument of the wrong type, or one is missing. The message names the operator, the argument and the type its schema asks for.",
   TORCH_FAILED: "libtorch raised an error inside an operator. The message names the operator and the shapes it got, followed by libtorch's own words.",
@@ -60,10 +61,13 @@ export const errorCodes = {
   // train, decode
   CHECKPOINT_BAD: "A file is no checkpoint of serac's, or is damaged.",
   CHECKPOINT_BAD_AVERAGE: "The epochs asked for cannot be averaged: too few, or without the running averages that it takes.",
-  CHECKPOINT_MISMATCH: "The parameters in a checkpoint have other names or shapes than the model's. The message gives the first that differ; usually a flag that shapes the model differs from training.",
+  CHECKPOINT_MISMATCH:
+    "The parameters in a checkpoint have other names or shapes than the model's. The message gives the first that differ; usually a flag that shapes the model differs from training.",
   CHECKPOINT_MISSING: "There is no checkpoint, or no tokenizer, of that name.",
-  TRAIN_GRADIENTS_NOT_FINITE: "The gradients of at least half of the last steps were infinite or not a number, so that no threshold for clipping can be taken from them. Usual causes: too high a learning rate, utterances with more tokens than frames, or fp16.",
-  TRAIN_LOSS_NOT_FINITE: "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",
+  TRAIN_GRADIENTS_NOT_FINITE:
+    "The gradients of at least half of the last steps were infinite or not a number, so that no threshold for clipping can be taken from them. Usual causes: too high a learning rate, utterances with more tokens than frames, or fp16.",
+  TRAIN_LOSS_NOT_FINITE:
+    "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",
   TRAIN_NO_DATA: "No utterance is left to train on, after those that cannot be used were left out. The message counts them by reason.",
 } as const satisfies Record<string, string>;
 

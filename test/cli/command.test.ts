@@ -51,8 +51,24 @@ async function run(...args: string[]): Promise<Record<string, unknown>> {
 
 describe("flags", () => {
   test("defaults, dashes, underscores and equals signs", async () => {
-    expect(await run("--exp-dir", "exp")).toEqual({ maxDuration: 200, expDir: "exp", useCtc: false, context: "two", numEncoderLayers: [2, 2, 3], seed: undefined, names: undefined, note: "", audio: [] });
-    expect(await run("--exp_dir=e", "--max_duration", "1e2", "--num-encoder-layers", "1,2", "-n", "x", "--names=a,b")).toMatchObject({ expDir: "e", maxDuration: 100, numEncoderLayers: [1, 2], note: "x", names: ["a", "b"] });
+    expect(await run("--exp-dir", "exp")).toEqual({
+      maxDuration: 200,
+      expDir: "exp",
+      useCtc: false,
+      context: "two",
+      numEncoderLayers: [2, 2, 3],
+      seed: undefined,
+      names: undefined,
+      note: "",
+      audio: [],
+    });
+    expect(await run("--exp_dir=e", "--max_duration", "1e2", "--num-encoder-layers", "1,2", "-n", "x", "--names=a,b")).toMatchObject({
+      expDir: "e",
+      maxDuration: 100,
+      numEncoderLayers: [1, 2],
+      note: "x",
+      names: ["a", "b"],
+    });
   });
 
   test("a boolean takes icefall's words, or stands alone, and never swallows an argument", async () => {
@@ -63,7 +79,8 @@ describe("flags", () => {
       [["--use-ctc=0"], false],
       [["--use-ctc"], true],
       [["--no-use-ctc"], false],
-    ] as const) expect((await run("--exp-dir", "e", ...args))["useCtc"]).toBe(value);
+    ] as const)
+      expect((await run("--exp-dir", "e", ...args))["useCtc"]).toBe(value);
     expect(await run("--exp-dir", "e", "--use-ctc", "a.wav", "b.wav")).toMatchObject({ useCtc: true, audio: ["a.wav", "b.wav"] });
   });
 
@@ -76,7 +93,11 @@ describe("flags", () => {
   });
 
   test("what is wrong is named, with what is accepted", async () => {
-    const failure = (...args: string[]) => run(...args).then(() => "nothing", (error: Error) => error.message);
+    const failure = (...args: string[]) =>
+      run(...args).then(
+        () => "nothing",
+        (error: Error) => error.message,
+      );
     expect(await failure("--exp-dir", "e", "--max-durations", "3")).toMatch(/unknown option --max-durations \[CONFIG_UNKNOWN_OPTION\]. Did you mean --max-duration\?/);
     expect(await failure("--exp-dir", "e", "--max_duraton", "3")).toContain("Did you mean --max-duration?");
     expect(await failure("--exp-dir", "e", "--max-duration", "-3")).toContain('--max-duration is "-3", expected a number of 0 or more [CONFIG_BAD_VALUE]');
@@ -102,7 +123,12 @@ describe("the same schema for the API", () => {
   });
 
   test("names survive the way to a flag and back", () => {
-    fc.assert(fc.property(fc.stringMatching(/^[a-z][a-z0-9]*([A-Z][a-z0-9]+)*$/), (name) => canonicalName(flagOf(name)) === name && canonicalName(flagOf(name).replaceAll("-", "_").replace("__", "--")) === name));
+    fc.assert(
+      fc.property(
+        fc.stringMatching(/^[a-z][a-z0-9]*([A-Z][a-z0-9]+)*$/),
+        (name) => canonicalName(flagOf(name)) === name && canonicalName(flagOf(name).replaceAll("-", "_").replace("__", "--")) === name,
+      ),
+    );
   });
 
   test("whole numbers round-trip through text", () => {

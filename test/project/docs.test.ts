@@ -23,7 +23,10 @@ describe("docs/errors.md", () => {
   });
 
   test("every code has a paragraph, and is thrown somewhere", () => {
-    const code = [...filesBelow("src"), ...filesBelow("native")].filter((path) => /\.(ts|cc|h)$/.test(path) && !path.endsWith("errorCodes.ts")).map(read).join("\n");
+    const code = [...filesBelow("src"), ...filesBelow("native")]
+      .filter((path) => /\.(ts|cc|h)$/.test(path) && !path.endsWith("errorCodes.ts"))
+      .map(read)
+      .join("\n");
     for (const [name, text] of Object.entries(errorCodes)) {
       expect(text.length, name).toBeGreaterThan(30);
       expect(text, name).toMatch(/\.$/);
@@ -36,7 +39,13 @@ describe("COMPATIBILITY.md", () => {
   const rows = read("COMPATIBILITY.md")
     .split("\n")
     .filter((line) => /^\| `/.test(line))
-    .map((line) => line.split("|").map((cell) => cell.trim()).slice(1, -1) as [string, string, string]);
+    .map(
+      (line) =>
+        line
+          .split("|")
+          .map((cell) => cell.trim())
+          .slice(1, -1) as [string, string, string],
+    );
 
   test("every row says works, differs or missing", () => {
     expect(rows.length).toBeGreaterThan(150);
@@ -68,7 +77,9 @@ describe("the documents", () => {
   const documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "COMPATIBILITY.md"];
 
   test("exist, and their links within the repository lead somewhere", () => {
-    for (const document of documents) for (const [, target] of read(document).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g)) expect(existsSync(join(packageRoot, target as string)), `${document}: ${target}`).toBe(true);
+    for (const document of documents)
+      for (const [, target] of read(document).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g))
+        expect(existsSync(join(packageRoot, target as string)), `${document}: ${target}`).toBe(true);
   });
 
   test("commands that they show parse", async () => {

@@ -18,7 +18,12 @@ function filesBelow(folder: string): string[] {
   });
 }
 
-const files = filesBelow(source).map((path) => ({ path, name: relative(packageRoot, path), layer: relative(source, path).split("/")[0] as string, text: readFileSync(path, "utf8") }));
+const files = filesBelow(source).map((path) => ({
+  path,
+  name: relative(packageRoot, path),
+  layer: relative(source, path).split("/")[0] as string,
+  text: readFileSync(path, "utf8"),
+}));
 
 /** The files that a file imports, re-exports or loads later, and whether as a type only. */
 function imports(path: string, text: string): { target: string; typeOnly: boolean }[] {
@@ -33,7 +38,11 @@ function imports(path: string, text: string): { target: string; typeOnly: boolea
 
 describe("layers", () => {
   test("every folder of src is a layer", () => {
-    expect(readdirSync(source).filter((name) => name !== "index.ts").every((name) => layers.includes(name))).toBe(true);
+    expect(
+      readdirSync(source)
+        .filter((name) => name !== "index.ts")
+        .every((name) => layers.includes(name)),
+    ).toBe(true);
   });
 
   test("imports point to the same layer or one above it in the list", () => {
@@ -64,7 +73,9 @@ describe("layers", () => {
 
   test("imports of this package's files name their extension, and the checker sees what it should", () => {
     for (const { path, name, text } of files) for (const { target } of imports(path, text)) expect(target, name).toMatch(/\.ts$/);
-    expect(imports("/a/b.ts", 'import type { X } from "../c/d.ts";\nexport * from "./e.ts";\nconst y = await import("../f.ts");').map(({ target, typeOnly }) => [target, typeOnly])).toEqual([
+    expect(
+      imports("/a/b.ts", 'import type { X } from "../c/d.ts";\nexport * from "./e.ts";\nconst y = await import("../f.ts");').map(({ target, typeOnly }) => [target, typeOnly]),
+    ).toEqual([
       ["/c/d.ts", true],
       ["/a/e.ts", false],
       ["/f.ts", false],

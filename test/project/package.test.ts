@@ -15,7 +15,9 @@ interface Manifest {
   scripts: Record<string, string>;
 }
 const manifest = JSON.parse(readFileSync(join(packageRoot, "package.json"), "utf8")) as Manifest;
-const layers = readdirSync(join(packageRoot, "src")).filter((name) => statSync(join(packageRoot, "src", name)).isDirectory() && existsSync(join(packageRoot, "src", name, "index.ts")));
+const layers = readdirSync(join(packageRoot, "src")).filter(
+  (name) => statSync(join(packageRoot, "src", name)).isDirectory() && existsSync(join(packageRoot, "src", name, "index.ts")),
+);
 
 describe("the package", () => {
   test("is ESM under Apache-2.0 with its licence beside it", () => {
@@ -54,8 +56,21 @@ describe("the package", () => {
 });
 
 test("what npm packs holds the program, its native sources and the install hook, and not the tests", () => {
-  const [{ files }] = JSON.parse(execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: packageRoot, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] })) as [{ files: { path: string }[] }];
+  const [{ files }] = JSON.parse(
+    execFileSync("npm", ["pack", "--dry-run", "--json", "--ignore-scripts"], { cwd: packageRoot, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }),
+  ) as [{ files: { path: string }[] }];
   const paths = files.map(({ path }) => path);
-  for (const path of ["bin/serac", "build/js/index.js", "build/js/index.d.ts", "build/js/cli/main.js", "native/CMakeLists.txt", "scripts/install.mjs", "scripts/build-native.mjs", "scripts/find-libtorch.mjs", "LICENSE"]) expect(paths).toContain(path);
+  for (const path of [
+    "bin/serac",
+    "build/js/index.js",
+    "build/js/index.d.ts",
+    "build/js/cli/main.js",
+    "native/CMakeLists.txt",
+    "scripts/install.mjs",
+    "scripts/build-native.mjs",
+    "scripts/find-libtorch.mjs",
+    "LICENSE",
+  ])
+    expect(paths).toContain(path);
   expect(paths.filter((path) => /^(test|src|demo|bench|build\/native)\//.test(path))).toEqual([]);
 });

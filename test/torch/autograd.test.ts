@@ -42,9 +42,11 @@ describe("gradients", () => {
     scope(() => {
       const x = tensor([1], { requiresGrad: true });
       expect(noGrad(() => [x.mul(2).requiresGrad, enableGrad(() => x.mul(2).requiresGrad), x.mul(2).requiresGrad])).toEqual([false, true, false]);
-      expect(() => noGrad(() => {
-        throw new Error("x");
-      })).toThrow("x");
+      expect(() =>
+        noGrad(() => {
+          throw new Error("x");
+        }),
+      ).toThrow("x");
       expect(x.mul(2).requiresGrad).toBe(true);
     });
   });
@@ -65,9 +67,11 @@ describe("autocast", () => {
       const a = ones([2, 2]);
       expect(autocast({}, () => [a.matmul(a).dtype, autocast({ enabled: false }, () => a.matmul(a).dtype), a.matmul(a).dtype])).toEqual(["bfloat16", "float32", "bfloat16"]);
       expect(a.matmul(a).dtype).toBe("float32");
-      expect(() => autocast({}, () => {
-        throw new Error("x");
-      })).toThrow("x");
+      expect(() =>
+        autocast({}, () => {
+          throw new Error("x");
+        }),
+      ).toThrow("x");
       expect(a.matmul(a).dtype).toBe("float32");
     });
   });
@@ -120,7 +124,10 @@ describe("threads", () => {
     setThreads(2);
     const run = () =>
       scope(() => {
-        const weight = tensor(Array.from({ length: 64 * 64 }, (_, i) => Math.sin(i))).view([64, 64]).clone().requiresGrad_(true);
+        const weight = tensor(Array.from({ length: 64 * 64 }, (_, i) => Math.sin(i)))
+          .view([64, 64])
+          .clone()
+          .requiresGrad_(true);
         const x = tensor(Array.from({ length: 512 * 64 }, (_, i) => Math.cos(i))).view([512, 64]);
         for (let i = 0; i < 4; i++) {
           weight.grad = null;

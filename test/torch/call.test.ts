@@ -33,11 +33,20 @@ describe("the boxed call", () => {
 
   test("returns tuples, lists, numbers and booleans as such", () => {
     scope(() => {
-      const a = tensor([[3, 1], [2, 5]]);
+      const a = tensor([
+        [3, 1],
+        [2, 5],
+      ]);
       const [values, indices] = call("aten::max.dim", [a, 1]) as [Tensor, Tensor];
-      expect([values.toArray(), indices.toArray()]).toEqual([[3, 5], [0, 1]]);
+      expect([values.toArray(), indices.toArray()]).toEqual([
+        [3, 5],
+        [0, 1],
+      ]);
       const parts = call("aten::split.Tensor", [a, 1]) as Tensor[];
-      expect(parts.map((part) => part.toArray())).toEqual([[3, 1], [2, 5]]);
+      expect(parts.map((part) => part.toArray())).toEqual([
+        [3, 1],
+        [2, 5],
+      ]);
       expect(call("aten::equal", [a, a])).toBe(true);
       expect(call("aten::is_nonzero", [tensor([0])])).toBe(false);
       expect(call("aten::size.int", [a, 1])).toBe(2);
@@ -46,7 +55,10 @@ describe("the boxed call", () => {
 
   test("takes lists of tensors with gaps, strings, dtypes and generators", () => {
     scope(() => {
-      const a = tensor([[1, 2, 3], [4, 5, 6]]);
+      const a = tensor([
+        [1, 2, 3],
+        [4, 5, 6],
+      ]);
       expect((call("aten::index.Tensor", [a, [null, tensor([2, 0], { dtype: "int64" })]]) as Tensor).toArray()).toEqual([3, 1, 6, 4]);
       expect((call("aten::einsum", ["ij,kj->ik", [a, a]]) as Tensor).toArray()).toEqual([14, 32, 32, 77]);
       const draw = () => (call("aten::randn.generator", [[4]], { generator: new Generator(7) }) as Tensor).toArray();
@@ -85,7 +97,8 @@ describe("the boxed call", () => {
   });
 
   test("unknown operators and overloads are errors, and so are names that are none", () => {
-    for (const name of ["aten::frobnicate", "aten::add.Frobnicate", "add", "", "aten::", "::", "aten::add.Tensor.x"]) expect(failure(() => call(name, [])).code).toBe("TORCH_UNKNOWN_OPERATOR");
+    for (const name of ["aten::frobnicate", "aten::add.Frobnicate", "add", "", "aten::", "::", "aten::add.Tensor.x"])
+      expect(failure(() => call(name, [])).code).toBe("TORCH_UNKNOWN_OPERATOR");
   });
 
   test("libtorch's own errors name the operator and the shapes it got", () => {

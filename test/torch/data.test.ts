@@ -43,7 +43,10 @@ describe("typed arrays", () => {
 
   test("a view with strides comes out row-major", () => {
     scope(() => {
-      const t = tensor([[1, 2, 3], [4, 5, 6]]).transpose(0, 1);
+      const t = tensor([
+        [1, 2, 3],
+        [4, 5, 6],
+      ]).transpose(0, 1);
       expect([t.isContiguous, t.strides]).toEqual([false, [1, 3]]);
       expect(t.toArray()).toEqual([1, 4, 2, 5, 3, 6]);
     });
@@ -106,11 +109,13 @@ describe("without a copy", () => {
       fromTypedArray(data, [8], { share: true }).dispose();
     };
     make();
-    expect(await collectUntil(() => {
-      zeros([1]).dispose();
-      fromTypedArray(new Float32Array(1), [1]).dispose(); // the next use of the addon is what drops the reference
-      return gone;
-    })).toBe(true);
+    expect(
+      await collectUntil(() => {
+        zeros([1]).dispose();
+        fromTypedArray(new Float32Array(1), [1]).dispose(); // the next use of the addon is what drops the reference
+        return gone;
+      }),
+    ).toBe(true);
   });
 
   test("a view keeps the memory when its tensor is freed, and may be taken twice", async () => {
@@ -130,7 +135,14 @@ describe("without a copy", () => {
 
   test("only contiguous tensors can be looked into", () => {
     scope(() => {
-      expect(() => tensor([[1, 2], [3, 4]]).t().viewTypedArray()).toThrow("contiguous");
+      expect(() =>
+        tensor([
+          [1, 2],
+          [3, 4],
+        ])
+          .t()
+          .viewTypedArray(),
+      ).toThrow("contiguous");
       expect(zeros([0, 3]).viewTypedArray().length).toBe(0);
     });
   });

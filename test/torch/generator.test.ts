@@ -33,7 +33,12 @@ describe("generators", () => {
   });
 
   test("masks come from bernoulli_ with ours, which dropout does not take", () => {
-    const mask = () => scope(() => zeros([100]).bernoulli_(0.3, { generator: new Generator(5) }).toArray());
+    const mask = () =>
+      scope(() =>
+        zeros([100])
+          .bernoulli_(0.3, { generator: new Generator(5) })
+          .toArray(),
+      );
     expect(mask()).toEqual(mask());
     expect(mask().some((x) => x === 1) && mask().some((x) => x === 0)).toBe(true);
   });
@@ -43,7 +48,11 @@ describe("generators", () => {
       const generator = new Generator(9);
       const drawn = randint(-3, 4, [500], { generator }).toArray();
       expect([Math.min(...drawn), Math.max(...drawn)]).toEqual([-3, 3]);
-      expect(randperm(50, { generator }).toArray().sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i));
+      expect(
+        randperm(50, { generator })
+          .toArray()
+          .sort((a, b) => a - b),
+      ).toEqual(Array.from({ length: 50 }, (_, i) => i));
     });
   });
 

@@ -189,7 +189,13 @@ test("a training step through serac's operators leaves no bytes behind", async (
   const { ops } = await import("../../src/torch/index.ts");
   const step = () =>
     scope(() => {
-      const x = tensor([[0.5, -1], [2, 3]], { requiresGrad: true });
+      const x = tensor(
+        [
+          [0.5, -1],
+          [2, 3],
+        ],
+        { requiresGrad: true },
+      );
       const bias = zeros([2], { requiresGrad: true });
       const logScale = tensor(1, { requiresGrad: true });
       const y = ops.scaleGrad(ops.biasNorm(ops.swooshR(x), bias, logScale), 0.5);

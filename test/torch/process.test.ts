@@ -50,9 +50,20 @@ describe("one process", () => {
   });
 
   test.runIf(existsSync(mediaPath))("both addons load in either order, with their own protobuf each", () => {
-    for (const order of [[torchPath, mediaPath], [mediaPath, torchPath]]) {
+    for (const order of [
+      [torchPath, mediaPath],
+      [mediaPath, torchPath],
+    ]) {
       const { status, signal, stdout, stderr } = child(both(order));
-      expect({ status, signal, stdout, stderr: stderr.replace(/^.*LOG\\(INFO\\).*$/gm, "").trim().slice(-300) }).toMatchObject({ status: 0, signal: null, stdout: "3 true true\n" });
+      expect({
+        status,
+        signal,
+        stdout,
+        stderr: stderr
+          .replace(/^.*LOG\\(INFO\\).*$/gm, "")
+          .trim()
+          .slice(-300),
+      }).toMatchObject({ status: 0, signal: null, stdout: "3 true true\n" });
     }
   });
 
@@ -81,7 +92,13 @@ describe("one process", () => {
       console.log(liveTensors() === before, mine.add(1).sum().item());
     `);
     expect({ status, signal, stderr }).toEqual({ status: 0, signal: null, stderr: "" });
-    expect(stdout).toBe(`${JSON.stringify([[1000000, true], [1000000, true], [1000000, true]])}\ntrue 4\n`);
+    expect(stdout).toBe(
+      `${JSON.stringify([
+        [1000000, true],
+        [1000000, true],
+        [1000000, true],
+      ])}\ntrue 4\n`,
+    );
   });
 
   test("Ctrl-C ends a loop that yields to the event loop", () => {

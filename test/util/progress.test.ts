@@ -11,7 +11,12 @@ test("a pipe gets a line every interval, with rate and time left, and one at the
   const { state, progress: p } = progress(false, 100);
   for (state.now = 1; state.now <= 10; state.now++) p.add(2, "loss 0.5");
   p.finish();
-  expect(state.text.split("\n")).toEqual(["decode: 10/100 utterances, 2/s, 45 s left, loss 0.5", "decode: 20/100 utterances, 2/s, 40 s left, loss 0.5", "decode: 20/100 utterances, 1.82/s, in 11 s, loss 0.5", ""]);
+  expect(state.text.split("\n")).toEqual([
+    "decode: 10/100 utterances, 2/s, 45 s left, loss 0.5",
+    "decode: 20/100 utterances, 2/s, 40 s left, loss 0.5",
+    "decode: 20/100 utterances, 1.82/s, in 11 s, loss 0.5",
+    "",
+  ]);
 });
 
 test("a terminal gets one line, repainted at most ten times a second and never longer than it is wide", () => {
