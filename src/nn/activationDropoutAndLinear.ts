@@ -1,4 +1,4 @@
-import { type Tensor, callOperator } from "../torch/index.ts";
+import { type Tensor, ops } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 import { type Schedule, scheduled } from "./scheduledFloat.ts";
@@ -36,6 +36,6 @@ export class ActivationDropoutAndLinear extends Module {
   forward(x: Tensor): Tensor {
     const p = this.training ? scheduled(this.dropout, this.run) : 0;
     const { weight, bias, activation, sharedDim, training } = this;
-    return callOperator("serac::activation_dropout_linear", [x, weight, bias, activation, p, sharedDim, training, p > 0 ? this.generator : null]) as Tensor;
+    return ops.activationDropoutLinear(x, weight, bias, activation, p, sharedDim, training, p > 0 ? this.generator : null);
   }
 }
