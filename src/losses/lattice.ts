@@ -1,5 +1,5 @@
 /** The transducer lattice: from log-probabilities of single steps to that of all paths. */
-import { type Tensor, arange, callOperator, constantPadNd } from "../torch/index.ts";
+import { type Tensor, arange, ops, constantPadNd } from "../torch/index.ts";
 import { ConfigError, ShapeError } from "../util/errors.ts";
 
 /**
@@ -55,7 +55,7 @@ export function transducerLattice(
     const after = arange(0, frames + 1, { device: px.device }).view([1, 1, -1]).eq(end); // (N, 1, T + 1)
     steps = constantPadNd(steps, [0, 1]).maskedFill(after, Number.NEGATIVE_INFINITY); // (N, S, T + 1)
   }
-  const [scores, pxGrad, pyGrad] = callOperator("serac::mutual_information", [steps.contiguous(), py.contiguous(), boundary, returnGrad, rnntType !== "regular"]) as [Tensor, Tensor, Tensor];
+  const [scores, pxGrad, pyGrad] = ops.mutualInformation(steps.contiguous(), py.contiguous(), boundary, returnGrad, rnntType !== "regular");
   return { scores, pxGrad, pyGrad };
 }
 

@@ -23,6 +23,8 @@ export interface CheckpointState {
   bestValidLoss: number | undefined;
   bestValidEpoch: number | undefined;
   random: RandomState;
+  /** What modules remember between steps, by their paths. */
+  modules: Record<string, number>;
   /** Adam's and Eden's numbers. */
   optimizer: Record<string, unknown>;
   scheduler: { epoch: number; batch: number };

@@ -98,6 +98,14 @@ export abstract class Module {
     this.run.batchCount = count;
   }
 
+  /** What the module remembers from one training step to the next besides its parameters; checkpoints keep it. Most remember nothing. */
+  trainingState(): number | undefined {
+    return undefined;
+  }
+
+  /** Puts back what `trainingState()` gave. */
+  restoreTrainingState(_state: number): void {}
+
   private share(run: RunState): void {
     for (const [, module] of this.namedModules()) module.run = run;
   }
@@ -150,12 +158,13 @@ export abstract class Module {
     for (const [field, value] of Object.entries(fields)) if (value === before) fields[field] = after;
   }
 
-  /** Frees the parameters. */
+  /** Frees the parameters, of this module and all below. */
   dispose(): void {
-    for (const parameter of this.parameters()) {
+    for (const parameter of this.ownParameters.values()) {
       parameter.grad = null;
       parameter.dispose();
     }
+    for (const module of this.ownModules.values()) module.dispose();
   }
 }
 

@@ -42,10 +42,7 @@ export class Whiten extends Module {
   /** @param x (..., C) @returns x, with other gradients when drawn */
   forward(x: Tensor): Tensor {
     if (!this.training) return x;
-    if (this.pending && this.active) {
-      this.current = this.prob[this.active.item() > 0 ? 1 : 0];
-      this.pending = false;
-    }
+    this.settle();
     if (this.random.uniform() > (this.current ?? this.prob[1])) return x;
     if (this.active?.device !== x.device) {
       this.active?.dispose();
@@ -53,5 +50,29 @@ export class Whiten extends Module {
     }
     this.pending = true;
     return ops.whiten(x, this.groups, scheduled(this.limit, this.run), this.gradScale, this.active);
+  }
+
+  /** Takes over what the last backward pass found. */
+  private settle(): void {
+    if (!this.pending || !this.active) return;
+    this.current = this.prob[this.active.item() > 0 ? 1 : 0];
+    this.pending = false;
+  }
+
+  /** The probability of the next step. */
+  override trainingState(): number | undefined {
+    this.settle();
+    return this.current;
+  }
+
+  override restoreTrainingState(state: number): void {
+    this.current = state;
+    this.pending = false;
+  }
+
+  override dispose(): void {
+    super.dispose();
+    this.active?.dispose();
+    this.active = undefined;
   }
 }

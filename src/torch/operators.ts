@@ -145,10 +145,14 @@ export const functions: Record<string, readonly string[]> = {
 
 /** Operators of our own: `serac::name`, functions of the namespace `ops`. */
 export const own: readonly string[] = [
+  "activation_dropout_linear",
   "balancer",
   "bias_norm",
+  "depthwise_conv1d",
+  "depthwise_conv2d",
   "dropout_shared",
   "limit_param_value",
+  "mutual_information",
   "penalize_abs_values_gt",
   "scale_grad",
   "softmax",

@@ -131,8 +131,13 @@ class Trainer {
     this.scheduler.loadStateDict(state.scheduler);
     this.generator.restore(checkpoint.generator);
     this.random.restore(state.random);
+    for (const [path, module] of this.model.namedModules()) {
+      const remembered = state.modules[path];
+      if (remembered !== undefined) module.restoreTrainingState(remembered);
+    }
     this.average = new Map(Array.from(checkpoint.modelAvg ?? [], ([key, tensor]) => [key, keep(tensor.to({ dtype: "float64", device: this.options.device }))]));
     this.b = state.batchIdxTrain;
+    this.setBatchCount();
     this.epoch = state.batchesDone > 0 ? state.epoch : state.epoch + 1;
     this.batchesDone = state.batchesDone;
     this.bestValidLoss = state.bestValidLoss;
@@ -213,7 +218,7 @@ class Trainer {
 
   private step(batch: Batch): LossSums {
     const { options } = this;
-    if (this.b % 10 === 0) this.model.setBatchCount((this.b * options.maxDuration) / options.refDuration);
+    if (this.b % 10 === 0) this.setBatchCount();
     this.b++;
     const y = batch.cuts.map((cut) => this.tokensOf(cut.text));
     return scope(() => {
@@ -226,6 +231,12 @@ class Trainer {
       if (this.b % options.averagePeriod === 0) updateAverage(this.average, this.model, { batchIdxTrain: this.b, averagePeriod: options.averagePeriod });
       return sums;
     });
+  }
+
+  /** Schedules of regularisers move every tenth update, and depend on how much audio an update sees. */
+  private setBatchCount(): void {
+    const { maxDuration, refDuration } = this.options;
+    this.model.setBatchCount((10 * Math.floor(this.b / 10) * maxDuration) / refDuration);
   }
 
   private refuse(batch: Batch, sums: LossSums): never {
@@ -292,6 +303,7 @@ class Trainer {
           bestValidLoss: this.bestValidLoss,
           bestValidEpoch: this.bestValidEpoch,
           random: this.random.state(),
+          modules: Object.fromEntries(Array.from(this.model.namedModules(), ([path, module]) => [path, module.trainingState()]).filter(([, state]) => state !== undefined)),
           optimizer: numbers,
           scheduler: this.scheduler.stateDict(),
           averagePeriod: this.options.averagePeriod,

@@ -3,10 +3,14 @@ import { invoke, operator } from "../call.ts";
 import { type Generator } from "../generator.ts";
 import { type Tensor } from "../tensor.ts";
 
+const op_activation_dropout_linear = operator("serac::activation_dropout_linear");
 const op_balancer = operator("serac::balancer");
 const op_bias_norm = operator("serac::bias_norm");
+const op_depthwise_conv1d = operator("serac::depthwise_conv1d");
+const op_depthwise_conv2d = operator("serac::depthwise_conv2d");
 const op_dropout_shared = operator("serac::dropout_shared");
 const op_limit_param_value = operator("serac::limit_param_value");
+const op_mutual_information = operator("serac::mutual_information");
 const op_penalize_abs_values_gt = operator("serac::penalize_abs_values_gt");
 const op_scale_grad = operator("serac::scale_grad");
 const op_softmax = operator("serac::softmax");
@@ -18,6 +22,11 @@ const op_whiten = operator("serac::whiten");
 const op_whitening_metric = operator("serac::whitening_metric");
 const op_with_loss = operator("serac::with_loss");
 
+/** serac::activation_dropout_linear(Tensor x, Tensor weight, Tensor? bias, str activation, float dropout_p, int? shared_dim, bool training, Generator? generator=None) -> Tensor */
+export function activationDropoutLinear(x: Tensor, weight: Tensor, bias: Tensor | null, activation: string, dropoutP: number, sharedDim: number | null, training: boolean, generator?: Generator | null): Tensor {
+  return invoke(op_activation_dropout_linear, x, weight, bias, activation, dropoutP, sharedDim, training, generator) as Tensor;
+}
+
 /** serac::balancer(Tensor x, float min_mean, float max_mean, float min_rms, float max_rms, float grad_scale, int channel_dim) -> Tensor */
 export function balancer(x: Tensor, minMean: number, maxMean: number, minRms: number, maxRms: number, gradScale: number, channelDim: number): Tensor {
   return invoke(op_balancer, x, minMean, maxMean, minRms, maxRms, gradScale, channelDim) as Tensor;
@@ -28,6 +37,16 @@ export function biasNorm(x: Tensor, bias: Tensor, logScale: Tensor, channelDim?:
   return invoke(op_bias_norm, x, bias, logScale, channelDim) as Tensor;
 }
 
+/** serac::depthwise_conv1d(Tensor x, Tensor weight, Tensor? bias, int left, int right) -> Tensor */
+export function depthwiseConv1d(x: Tensor, weight: Tensor, bias: Tensor | null, left: number, right: number): Tensor {
+  return invoke(op_depthwise_conv1d, x, weight, bias, left, right) as Tensor;
+}
+
+/** serac::depthwise_conv2d(Tensor x, Tensor weight, Tensor? bias, int[2] padding) -> Tensor */
+export function depthwiseConv2d(x: Tensor, weight: Tensor, bias: Tensor | null, padding: readonly number[] | number): Tensor {
+  return invoke(op_depthwise_conv2d, x, weight, bias, padding) as Tensor;
+}
+
 /** serac::dropout_shared(Tensor x, float p, int shared_dim, Generator? generator=None) -> Tensor */
 export function dropoutShared(x: Tensor, p: number, sharedDim: number, generator?: Generator | null): Tensor {
   return invoke(op_dropout_shared, x, p, sharedDim, generator) as Tensor;
@@ -36,6 +55,11 @@ export function dropoutShared(x: Tensor, p: number, sharedDim: number, generator
 /** serac::limit_param_value(Tensor x, float min, float max) -> Tensor */
 export function limitParamValue(x: Tensor, min: number, max: number): Tensor {
   return invoke(op_limit_param_value, x, min, max) as Tensor;
+}
+
+/** serac::mutual_information(Tensor px, Tensor py, Tensor boundary, bool return_grad=False, bool modified=False) -> (Tensor scores, Tensor px_grad, Tensor py_grad) */
+export function mutualInformation(px: Tensor, py: Tensor, boundary: Tensor, returnGrad?: boolean, modified?: boolean): [scores: Tensor, pxGrad: Tensor, pyGrad: Tensor] {
+  return invoke(op_mutual_information, px, py, boundary, returnGrad, modified) as [scores: Tensor, pxGrad: Tensor, pyGrad: Tensor];
 }
 
 /** serac::penalize_abs_values_gt(Tensor x, float limit, float penalty) -> Tensor */

@@ -1,0 +1,148 @@
+import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Recognizer } from "../../src/decode/index.ts";
+import { serializeWav } from "../../src/formats/index.ts";
+import { averagedCheckpoint, disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
+import { type TrainOptionsInput, train } from "../../src/train/index.ts";
+import { liveTensors } from "../../src/torch/index.ts";
+import { Random } from "../../src/util/random.ts";
+import { speak, toneCorpus } from "./tones.ts";
+
+let folder: string;
+let options: TrainOptionsInput;
+const exp = (name: string): string => join(folder, name);
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "serac-train-"));
+  options = await toneCorpus(folder);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The parameters of a checkpoint, flat. */
+function parameters(path: string): Map<string, number[]> {
+  const checkpoint = loadCheckpoint(path);
+  const values = new Map(Array.from(checkpoint.model, ([key, tensor]) => [key, tensor.toArray()]));
+  disposeCheckpoint(checkpoint);
+  return values;
+}
+
+describe("training end to end", () => {
+  test("learns three words and transcribes a voice of its own, from manifests to text", async () => {
+    const before = liveTensors();
+    const said: string[] = [];
+    const result = await train({ ...options, expDir: exp("learn"), numEpochs: 22, werInterval: 22 }, { report: { say: (line) => said.push(line) } });
+    expect(result).toMatchObject({ epochs: 22, interrupted: false, checkpoint: join(exp("learn"), "epoch-22.safetensors") });
+    expect(result.validWer).toBeLessThanOrEqual(0.1);
+    expect(said.some((line) => line.startsWith("training data: 96 utterances"))).toBe(true);
+    const metrics = readFileSync(join(exp("learn"), "metrics.jsonl"), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+    expect(metrics.filter((m) => m.kind === "valid")).toHaveLength(22);
+
+    const recognizer = Recognizer.load(result.checkpoint);
+    const wav = join(folder, "own.wav");
+    writeFileSync(wav, serializeWav({ sampleRate: 8000, channels: [speak(["low", "top", "mid"], new Random(99))] }, { format: "pcm16" }));
+    const transcript = await recognizer.transcribe(wav);
+    expect(transcript.text).toBe("low top mid");
+    expect(transcript.duration).toBeCloseTo(1.3, 5);
+    const times = transcript.tokens.map((token) => token.time);
+    expect([...times].sort((a, b) => a - b)).toEqual(times);
+    expect(times.every((time) => time >= 0 && time <= 1.3)).toBe(true);
+
+    // Another rate, two channels; a sound too short for a frame.
+    const samples = speak(["mid", "low"], new Random(5));
+    expect((await recognizer.transcribeSamples(samples, 8000)).text).toBe("mid low");
+    expect((await recognizer.transcribeSamples(new Float32Array(100), 8000)).text).toBe("");
+    expect((await recognizer.transcribeSamples(new Float32Array(0), 16000)).text).toBe("");
+    recognizer.dispose();
+
+    const ctc = Recognizer.load(result.checkpoint, { method: "ctc-greedy-search" });
+    expect((await ctc.transcribe(wav)).text).toBe("low top mid");
+    ctc.dispose();
+
+    const averaged = Recognizer.fromCheckpoint(averagedCheckpoint(exp("learn"), { epoch: 22, avg: 4, useAveragedModel: true }));
+    expect((await averaged.transcribe(wav)).text).toBe("low top mid");
+    averaged.dispose();
+    expect(liveTensors()).toBe(before);
+  });
+
+  test("resuming after an epoch, and in its middle, gives the run that was not interrupted", async () => {
+    await train({ ...options, expDir: exp("whole"), numEpochs: 3, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
+    const whole = parameters(join(exp("whole"), "epoch-3.safetensors"));
+
+    await train({ ...options, expDir: exp("halves"), numEpochs: 2, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
+    await train({ ...options, expDir: exp("halves"), numEpochs: 3, startEpoch: 3, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
+    expect(parameters(join(exp("halves"), "epoch-3.safetensors"))).toEqual(whole);
+
+    const middle = readdirSync(exp("whole")).filter((name) => name.startsWith("checkpoint-"));
+    expect(middle.length).toBeGreaterThan(1);
+    cpSync(join(exp("whole"), "checkpoint-5.safetensors"), join(exp("middle"), "checkpoint-5.safetensors"), { recursive: true });
+    await train({ ...options, expDir: exp("middle"), numEpochs: 3, startBatch: 5, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
+    expect(parameters(join(exp("middle"), "epoch-3.safetensors"))).toEqual(whole);
+  });
+
+  test("aborting saves a checkpoint to go on from, and keepLastK old ones remain", async () => {
+    const controller = new AbortController();
+    let updates = 0;
+    const result = await train(
+      { ...options, expDir: exp("abort"), saveEveryN: 5, keepLastK: 1 },
+      {
+        signal: controller.signal,
+        report: {
+          say: () => {},
+          progress: () => {
+            if (++updates === 11) controller.abort();
+          },
+        },
+      },
+    );
+    expect(result).toMatchObject({ interrupted: true, updates: 11, checkpoint: join(exp("abort"), "checkpoint-11.safetensors") });
+    expect(readdirSync(exp("abort")).filter((name) => name.startsWith("checkpoint-")).sort()).toEqual(["checkpoint-10.safetensors", "checkpoint-11.safetensors"]);
+    expect(readdirSync(exp("abort")).some((name) => name.includes(".tmp"))).toBe(false);
+  });
+
+  test("maxSteps stops", async () => {
+    expect(await train({ ...options, expDir: exp("steps"), maxSteps: 3 })).toMatchObject({ updates: 3, interrupted: false });
+  });
+});
+
+describe("bad input", () => {
+  test("unusable audio is left out and counted, and the others are trained on", async () => {
+    const good = readFileSync(join(folder, "train.jsonl"), "utf8").trim().split("\n").slice(0, 8);
+    writeFileSync(join(folder, "noise.wav"), "this is no audio");
+    writeFileSync(join(folder, "empty.wav"), "");
+    const nan = new Float32Array(8000).fill(Number.NaN);
+    writeFileSync(join(folder, "nan.wav"), serializeWav({ sampleRate: 8000, channels: [nan] }, { format: "float32" }));
+    const bad = ["missing.wav", "noise.wav", "empty.wav", "nan.wav"].map((name) => JSON.stringify({ audio_filepath: name, duration: 1, text: "low" }));
+    const lines = [...good, ...bad, "{ not json", JSON.stringify({ audio_filepath: "train/0.wav", duration: 1, text: "ünknown" }), JSON.stringify({ audio_filepath: "train/0.wav", duration: 0.15, text: "low mid top low mid top" })];
+    writeFileSync(join(folder, "bad.jsonl"), lines.join("\n"));
+    const said: string[] = [];
+    const result = await train({ ...options, trainManifest: [join(folder, "bad.jsonl")], validManifest: undefined, expDir: exp("bad"), numEpochs: 1 }, { report: { say: (line) => said.push(line) } });
+    expect(result.updates).toBeGreaterThan(0);
+    const text = said.join("\n");
+    expect(text).toContain("left out: 1 unusable lines: JSONL_BAD_LINE");
+    expect(text).toContain("1 with characters that the tokenizer does not know");
+    expect(text).toContain("1 with more tokens than frames");
+    const counted = said.filter((line) => line.startsWith("left out while training:")).map((line) => Number(/: (\d+) /.exec(line)?.[1]));
+    expect(counted.reduce((a, b) => a + b, 0)).toBe(4);
+  });
+
+  test("nothing to train on, no tokenizer, a wrong option: an error that says what to do", async () => {
+    await expect(train({ ...options, expDir: exp("none"), minUtterance: 15 })).rejects.toMatchObject({ code: "TRAIN_NO_DATA" });
+    await expect(train({ ...options, expDir: exp("none"), bpeModel: join(folder, "no.model") })).rejects.toMatchObject({ code: "CHECKPOINT_MISSING" });
+    await expect(train({ ...options, expDir: exp("none"), useCtc: false, useTransducer: false })).rejects.toMatchObject({ code: "CONFIG_BAD_VALUE" });
+    await expect(train({ ...options, maxduration: 3 } as TrainOptionsInput)).rejects.toThrow(/did you mean maxDuration/i);
+    expect(existsSync(exp("none"))).toBe(false);
+  });
+
+  test("a checkpoint of another architecture names what differs; a damaged one says so", async () => {
+    await train({ ...options, expDir: exp("other"), numEpochs: 1 });
+    await expect(train({ ...options, expDir: exp("other"), numEpochs: 2, startEpoch: 2, joinerDim: 40 })).rejects.toThrow(/joiner\.encoder_proj\.weight is \(32, 48\), the model's is \(40, 48\)/);
+    const path = join(exp("other"), "epoch-1.safetensors");
+    const bytes = readFileSync(path);
+    writeFileSync(path, bytes.subarray(0, bytes.length - 100));
+    expect(() => loadCheckpoint(path)).toThrow(expect.objectContaining({ code: "CHECKPOINT_BAD" }));
+    expect(() => loadCheckpoint(join(folder, "test", "0.wav"))).toThrow(expect.objectContaining({ code: "CHECKPOINT_BAD" }));
+    expect(() => loadCheckpoint(join(folder, "nothing"))).toThrow(expect.objectContaining({ code: "CHECKPOINT_MISSING" }));
+  });
+});
