@@ -10,15 +10,15 @@ import { mkdir, readFile, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { Worker, isMainThread, parentPort } from "node:worker_threads";
+import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { writeFileAtomic } from "../src/formats/atomic.ts";
-import { engineAvailable, engineNeeds, sayTakes } from "./engines.ts";
 import type { Take } from "./engines.ts";
+import { engineAvailable, engineNeeds, sayTakes } from "./engines.ts";
 import { makeUtterance } from "./makeUtterance.ts";
-import { makePlan } from "./plan.ts";
 import type { Plan, SetName, Utterance } from "./plan.ts";
-import { chooseVoices, humanVoices } from "./voices.ts";
+import { makePlan } from "./plan.ts";
 import type { EngineName } from "./voices.ts";
+import { chooseVoices, humanVoices } from "./voices.ts";
 
 /** What a worker is given at a time. */
 type Job = { kind: "say"; takes: Take[]; folder: string } | { kind: "make"; utterances: Utterance[]; folder: string };

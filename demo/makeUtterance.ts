@@ -5,8 +5,8 @@ import { resample } from "../src/audio/index.ts";
 import { Random } from "../src/util/random.ts";
 import { distort } from "./distort.ts";
 import type { Utterance } from "./plan.ts";
-import { joinWithGaps, peak, readSound, sampleRate, trimSilence, writeSound } from "./sound.ts";
 import type { Sound } from "./sound.ts";
+import { joinWithGaps, peak, readSound, sampleRate, trimSilence, writeSound } from "./sound.ts";
 
 /** Takes by id: single digits are joined many times over, and a string is used a few times in a row. */
 const kept = new Map<string, Float32Array>();
@@ -24,26 +24,34 @@ export async function makeUtterance(utterance: Utterance, folder: string): Promi
     return samples.length / rate;
   }
   const sound = await assemble(utterance, folder);
-  checkSound(utterance, sound);
   await writeSound(path, sound);
   return sound.samples.length / sound.sampleRate;
 }
 
 /** Stops at what cannot be the text: an engine that said nothing, or something else. */
-function checkSound({ id, speaker, text, gaps }: Utterance, { samples, sampleRate: rate }: Sound): void {
-  const seconds = samples.length / rate - gaps.reduce((sum, gap) => sum + gap, 0);
+function checkTakes({ id, speaker, text }: Utterance, takes: readonly Float32Array[]): void {
+  const seconds = takes.reduce((sum, take) => sum + take.length, 0) / sampleRate;
   const digits = text.split(" ").length;
-  if (peak(samples) === 0) throw new Error(`${id} (${speaker}, "${text}") is silent`);
-  if (seconds < 0.12 * digits || seconds > 3 + 2 * digits) throw new Error(`${id} (${speaker}, "${text}") lasts ${seconds.toFixed(2)} s`);
+  if (takes.some((take) => peak(take) === 0)) throw new Error(`${id} (${speaker}, "${text}") is silent`);
+  if (seconds < 0.1 * digits || seconds > 3 + 2 * digits) throw new Error(`${id} (${speaker}, "${text}") lasts ${seconds.toFixed(2)} s`);
 }
 
-async function assemble({ set, parts, gaps, distortion }: Utterance, folder: string): Promise<Sound> {
+async function assemble(utterance: Utterance, folder: string): Promise<Sound> {
+  const { set, parts, gaps, distortion } = utterance;
   if (set === "test-human") {
     const recordings = await Promise.all(parts.map(readSound));
     const rate = recordings[0]?.sampleRate as number;
-    return { samples: joinWithGaps(recordings.map(({ samples }) => samples), gaps, rate), sampleRate: rate };
+    return {
+      samples: joinWithGaps(
+        recordings.map(({ samples }) => samples),
+        gaps,
+        rate,
+      ),
+      sampleRate: rate,
+    };
   }
   const takes = await Promise.all(parts.map((id) => readTake(id, folder, gaps.length > 0)));
+  checkTakes(utterance, takes);
   if (distortion === undefined) return { samples: joinWithGaps(takes, gaps, sampleRate), sampleRate };
   return { samples: await distort(joinWithGaps(takes, gaps, sampleRate), new Random(distortion)), sampleRate };
 }

@@ -2,8 +2,8 @@
 import { Random } from "../src/util/random.ts";
 import { digitText, promptText, randomDigits } from "./digits.ts";
 import type { Take } from "./engines.ts";
-import { humanVoices } from "./voices.ts";
 import type { Voice } from "./voices.ts";
+import { humanVoices } from "./voices.ts";
 
 /** One line of a manifest, and how its audio is made. */
 export interface Utterance {
@@ -150,7 +150,11 @@ function planJoined(plan: Plan, { count, voices, reserved }: { count: number; vo
     const voice = drawVoice(voices, random);
     const digits = drawTrainingDigits(reserved, random);
     const bank = banks.get(voice) as string[][];
-    const [shortest, longest] = random.choice([[0, 0.08], [0.05, 0.3], [0.2, 0.7]] as const);
+    const [shortest, longest] = random.choice([
+      [0, 0.08],
+      [0.05, 0.3],
+      [0.2, 0.7],
+    ] as const);
     const steady = random.uniform() < 0.6 ? random.choice(bank) : undefined; // or another tone for each word
     const parts = digits.map((digit) => (steady ?? random.choice(bank))[digit] as string);
     const gaps = digits.map((_, k) => (k === 0 ? 0.4 * random.uniform() : shortest + (longest - shortest) * random.uniform()));

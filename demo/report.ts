@@ -59,7 +59,10 @@ export function tableText(rows: readonly ResultRow[]): string {
   const lines = [[...headings], ...rows.map(cells)];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => (line[column] as string).length)));
   const format = (line: readonly string[]): string =>
-    line.map((cell, i) => (i < 2 ? cell.padEnd(widths[i] as number) : cell.padStart(widths[i] as number))).join("  ").trimEnd();
+    line
+      .map((cell, i) => (i < 2 ? cell.padEnd(widths[i] as number) : cell.padStart(widths[i] as number)))
+      .join("  ")
+      .trimEnd();
   return [format(lines[0] as string[]), widths.map((width) => "-".repeat(width)).join("  "), ...lines.slice(1).map(format)].join("\n");
 }
 

@@ -6,8 +6,8 @@
 import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { writeFileAtomic } from "../src/formats/atomic.ts";
-import { reportHtml, reportText } from "./report.ts";
 import type { Report } from "./report.ts";
+import { reportHtml, reportText } from "./report.ts";
 
 const { values, positionals } = parseArgs({ options: { html: { type: "string" } }, allowPositionals: true });
 if (positionals.length !== 1) {

@@ -36,7 +36,11 @@ describe("the demo's speech", () => {
     expect(of(["train", "valid"]).filter(({ parts }) => parts.some((part) => part.startsWith("/")))).toEqual([]); // no recordings of people
     for (const { text } of of(["test-synthetic", "test-human"])) expect(text.split(" ").length).toBeGreaterThanOrEqual(3);
 
-    const testStrings = new Set(of(["test-synthetic", "test-human", "valid"]).map(({ text }) => text).filter((text) => text.split(" ").length >= 3));
+    const testStrings = new Set(
+      of(["test-synthetic", "test-human", "valid"])
+        .map(({ text }) => text)
+        .filter((text) => text.split(" ").length >= 3),
+    );
     expect(of(["train"]).filter(({ text }) => testStrings.has(text))).toEqual([]);
 
     const takeIds = new Set(takes.map(({ id }) => id));

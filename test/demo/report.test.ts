@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { curveText, reportHtml, reportText, tableText, transcriptsText, wordErrorRate } from "../../demo/report.ts";
 import type { Report, ResultRow } from "../../demo/report.ts";
+import { curveText, reportHtml, reportText, tableText, transcriptsText, wordErrorRate } from "../../demo/report.ts";
 
 const synthetic: ResultRow = {
   name: "voices held out",
@@ -23,7 +23,17 @@ const report: Report = {
     { epoch: 2, trainLoss: 1, validLoss: 0.75 },
     { epoch: 3, trainLoss: 0.5, validLoss: 0.25, validWer: 10 },
   ],
-  transcripts: [{ audio: "a.wav", speech: "human", reference: "three one", words: [{ word: "three", start: 0.12 }, { word: "nine", start: 0.61 }] }],
+  transcripts: [
+    {
+      audio: "a.wav",
+      speech: "human",
+      reference: "three one",
+      words: [
+        { word: "three", start: 0.12 },
+        { word: "nine", start: 0.61 },
+      ],
+    },
+  ],
   next: ["bin/serac transcribe a.wav"],
 };
 
