@@ -64,8 +64,9 @@ class TapeReader {
     const int tag = next();
     if (tag == kDefault) {
       const c10::Argument& argument = op_.handle.schema().arguments()[index];
-      if (!argument.default_value()) refuse("it is missing");
-      return *argument.default_value();
+      if (argument.default_value()) return *argument.default_value();
+      if (type.optional) return {};
+      refuse("it is missing");
     }
     if (tag == kNone) {
       if (!type.optional) refuse("got none");

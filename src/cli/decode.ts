@@ -1,28 +1,11 @@
-import { mkdirSync, readdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type Cut, LeftOut, loadManifest } from "../data/index.ts";
-import { Recognizer } from "../decode/index.ts";
 import { writeFileAtomic } from "../formats/index.ts";
-import { averagedCheckpoint, loadCheckpoint } from "../models/index.ts";
 import { type ScoredUtterance, errorRate, formatErrorLine, formatErrors, formatRecogs, formatSummary, splitWords } from "../text/index.ts";
-import { setThreads } from "../torch/index.ts";
-import { CheckpointError } from "../util/errors.ts";
-import { boolean, choice, integer, number, path, strings } from "../util/options.ts";
+import { number, path, strings } from "../util/options.ts";
 import { command } from "./command.ts";
-
-/** The newest epoch of an experiment. */
-function lastEpoch(expDir: string): number {
-  let names: string[] = [];
-  try {
-    names = readdirSync(expDir);
-  } catch {
-    // reported below
-  }
-  const epochs = names.map((name) => Number(/^epoch-(\d+)\.safetensors$/.exec(name)?.[1] ?? 0));
-  const last = Math.max(0, ...epochs);
-  if (last === 0) throw new CheckpointError("CHECKPOINT_MISSING", { at: expDir, message: "no epoch-N.safetensors file", fix: "train first (serac train), or give --checkpoint" });
-  return last;
-}
+import { loadRecognizer, recognizerOptions } from "./model.ts";
 
 /** `serac decode`: recognises manifests, scores them, writes icefall's files. */
 export const decode = command({
@@ -35,24 +18,13 @@ export const decode = command({
   ],
   options: {
     manifest: strings({ required: true, unit: "files", help: "NeMo manifests to recognise" }),
-    expDir: path({ default: "zipformer/exp", help: "folder of checkpoints; results go below it" }),
-    epoch: integer({ default: 0, min: 0, help: "epoch to decode with; 0 is the last" }),
-    avg: integer({ default: 1, min: 1, help: "epochs to average" }),
-    useAveragedModel: boolean({ default: true, help: "average over all updates of these epochs, not over the epochs' ends" }),
-    checkpoint: path({ help: "one checkpoint file instead of --exp-dir, --epoch and --avg" }),
-    decodingMethod: choice(["greedy_search", "ctc-greedy-search"], { help: "search; the transducer's where there is one" }),
+    ...recognizerOptions,
     maxDuration: number({ default: 200, min: 0.1, unit: "seconds", help: "padded audio in a batch" }),
     resDir: path({ help: "folder of the results; EXP-DIR/METHOD where not given" }),
-    threads: integer({ default: 0, min: 0, help: "threads of operators; 0 leaves libtorch's choice" }),
   },
   async run(options, out) {
-    if (options.threads > 0) setThreads(options.threads);
-    const epoch = options.checkpoint ? 0 : options.epoch || lastEpoch(options.expDir);
-    const averaged = options.useAveragedModel && (options.avg > 1 || epoch - options.avg >= 1);
-    const checkpoint = options.checkpoint ? loadCheckpoint(options.checkpoint) : averagedCheckpoint(options.expDir, { epoch, avg: options.avg, useAveragedModel: averaged });
-    const recognizer = Recognizer.fromCheckpoint(checkpoint, options.decodingMethod ? { method: options.decodingMethod } : {});
+    const { recognizer, suffix } = loadRecognizer(options);
     const { method } = recognizer;
-    const suffix = options.checkpoint ? basename(options.checkpoint).replace(/\.safetensors$/, "") : `epoch-${epoch}_avg-${options.avg}${averaged ? "_use-averaged-model" : ""}`;
     const resDir = options.resDir ?? join(options.checkpoint ? "." : options.expDir, method);
     mkdirSync(resDir, { recursive: true });
     const results: Record<string, unknown>[] = [];

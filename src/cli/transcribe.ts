@@ -1,24 +1,19 @@
-import { Recognizer } from "../decode/index.ts";
-import { setThreads } from "../torch/index.ts";
 import { SeracError } from "../util/errors.ts";
-import { choice, integer, path } from "../util/options.ts";
 import { command } from "./command.ts";
+import { loadRecognizer, recognizerOptions } from "./model.ts";
 
 /** `serac transcribe`: text of audio files on stdout, a line each. */
 export const transcribe = command({
   name: "transcribe",
   summary: "Print the text of audio files",
   description: "Any format that libsndfile reads, any rate, any number of channels. A file that cannot be used is named on stderr; the others are still transcribed, and the exit code is 1.",
-  examples: ["serac transcribe --checkpoint exp/epoch-30.safetensors a.wav b.flac", "serac transcribe --checkpoint exp/epoch-30.safetensors --json a.wav"],
+  examples: ["serac transcribe --checkpoint exp/epoch-30.safetensors a.wav b.flac", "serac transcribe --exp-dir exp --epoch 30 --avg 9 --json a.wav"],
   positional: { files: { help: "audio files", many: true } },
   options: {
-    checkpoint: path({ required: true, help: "the model: an epoch-N.safetensors file" }),
-    decodingMethod: choice(["greedy_search", "ctc-greedy-search"], { help: "search; the transducer's where there is one" }),
-    threads: integer({ default: 0, min: 0, help: "threads of operators; 0 leaves libtorch's choice" }),
+    ...recognizerOptions,
   },
-  async run({ files, checkpoint, decodingMethod, threads }, out) {
-    if (threads > 0) setThreads(threads);
-    const recognizer = Recognizer.load(checkpoint, decodingMethod ? { method: decodingMethod } : {});
+  async run({ files, ...options }, out) {
+    const { recognizer } = loadRecognizer(options);
     let failed = 0;
     for (const file of files) {
       try {

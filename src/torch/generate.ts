@@ -35,7 +35,7 @@ function parameter(argument: OperatorArgument): Parameter {
     name: safe(camel(argument.name)),
     schemaName: argument.name,
     type: type + nullable,
-    required: !argument.hasDefault && !(optional && argument.named),
+    required: !argument.hasDefault && !optional,
     named: argument.named,
     convert,
     test: optional ? (x) => `(${x} === null || ${test(x)})` : test,

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# The demo: makes speech, trains a Zipformer on it, shows its word error rate, transcribes voices it has never heard.
+# usage: npm run demo                                  strings of spoken digits, made on this machine
+#        npm run demo -- DATA=FOLDER                   recordings: FOLDER has train.jsonl and test.jsonl (and valid.jsonl, if you like)
+# also:  OUT=FOLDER (exp/demo)  SEED=N (1)  EPOCHS=N   HOURS=H of speech to make (2)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+caller=${INIT_CWD:-$PWD}
+
+DATA='' OUT='' SEED=1 EPOCHS='' HOURS=2
+for argument in "$@"; do
+  case $argument in
+    DATA=* | OUT=* | SEED=* | EPOCHS=* | HOURS=*) declare "${argument%%=*}=${argument#*=}" ;;
+    *)
+      echo "serac: the demo does not know '$argument'; it takes DATA=FOLDER, OUT=FOLDER, SEED=N, EPOCHS=N, HOURS=H" >&2
+      exit 2
+      ;;
+  esac
+done
+absolute() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
+started=$SECONDS
+step() { printf '\n== %s (after %d min %02d s)\n' "$1" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)) >&2; }
+
+step "Setting up"
+bash scripts/setup.sh
+node_modules/.bin/tsc -p demo/tsconfig.json
+serac() {
+  echo "\$ serac $*" >&2
+  node bin/serac "$@"
+}
+
+if [ -z "$DATA" ]; then
+  out=$(absolute "${OUT:-exp/demo}")
+  step "Making speech: strings of digits, by synthetic voices"
+  installed=0
+  bash demo/installSpeech.sh || installed=$?
+  [ $installed -eq 0 ] || [ $installed -eq 3 ] || exit $installed
+  node build/demo/demo/makeSpeech.js --out "$out/speech" --hours "$HOURS" --workers 2 $([ $installed -eq 0 ] || echo --no-pico)
+  train=$out/speech/train.jsonl
+  valid=$out/speech/valid.jsonl
+  tests=("$out/speech/test-synthetic.jsonl" "$out/speech/test-human.jsonl")
+  epochs=${EPOCHS:-6}
+  title="Strings of spoken digits, learnt from synthetic voices"
+else
+  data=$(absolute "$DATA")
+  out=$(absolute "${OUT:-exp/demo-$(basename "$data")}")
+  for name in train test; do
+    [ -e "$data/$name.jsonl" ] || {
+      echo "serac: $data/$name.jsonl is missing; DATA names a folder with train.jsonl and test.jsonl, NeMo manifests" >&2
+      exit 2
+    }
+  done
+  mkdir -p "$out"
+  train=$data/train.jsonl
+  valid=$data/valid.jsonl
+  if [ ! -e "$valid" ]; then
+    node build/demo/demo/holdOut.js "$train" --every 40 --out "$out"
+    train=$out/train.jsonl
+    valid=$out/valid.jsonl
+  fi
+  tests=("$data/test.jsonl")
+  epochs=${EPOCHS:-36}
+  title="Recordings in $data"
+fi
+exp=$out/exp-$SEED
+average=$(((epochs + 2) / 3))
+rm -f "$exp/metrics.jsonl"
+
+step "Training the tokenizer"
+serac bpe train --manifest "$train" --model-type bpe --vocab-size 60 --out "$out/bpe.model"
+
+step "Training a Zipformer, $epochs epochs"
+# A small model for two cores. Schedules that icefall counts in hundreds of hours are scaled down: --ref-duration, --warm-step, --lr-epochs.
+serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
+  --num-epochs "$epochs" --wer-interval $((epochs > 12 ? 3 : 1)) --sample-rate 8000 --feature-dim 40 --min-utterance 0.1 \
+  --max-duration 60 --num-buckets 6 --speed-perturb 1 --spec-aug-features-mask-size 10 \
+  --num-encoder-layers 2,2,2 --downsampling-factor 1,2,1 --encoder-dim 96,128,96 --encoder-unmasked-dim 80,96,80 \
+  --feedforward-dim 256,384,256 --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 \
+  --front-end-channels 8,16,32 --decoder-dim 128 --joiner-dim 128 --use-ctc 1 \
+  --ref-duration 20 --warm-step 200 --lr-epochs $(((epochs + 3) / 4)) --average-period 20 --log-interval 50
+
+step "Recognising the test sets"
+serac decode --exp-dir "$exp" --epoch "$epochs" --avg "$average" --manifest "$(IFS=,; echo "${tests[*]}")" --json >"$out/decoded.json"
+# Three utterances: the first and the last of the first set, and one of the last set.
+mapfile -t examples < <(node -e '
+  const { readFileSync } = require("node:fs"), { dirname, resolve } = require("node:path");
+  const sets = process.argv.slice(1).map((path) => readFileSync(path, "utf8").trim().split("\n").map((line) => resolve(dirname(path), JSON.parse(line).audio_filepath)));
+  console.log([sets[0][0], sets[0].at(-1), sets.at(-1)[Math.floor(sets.at(-1).length / 2)]].join("\n"));' "${tests[@]}")
+serac transcribe --exp-dir "$exp" --epoch "$epochs" --avg "$average" --json "${examples[@]}" >"$out/transcripts.jsonl"
+
+step "Results"
+node build/demo/demo/summarise.js --title "$title" --exp-dir "$exp" --out "$out/results.json" --decoded "$out/decoded.json" --transcripts "$out/transcripts.jsonl" \
+  --next "bin/serac transcribe --exp-dir $exp --epoch $epochs --avg $average YOUR.wav" \
+  --next "bin/serac decode --exp-dir $exp --epoch $epochs --avg $average --decoding-method ctc-greedy-search --manifest ${tests[0]}" \
+  --next "npm run demo -- DATA=FOLDER   # the same on your recordings: train.jsonl and test.jsonl" "${tests[@]}"
+node build/demo/demo/showReport.js "$out/results.json" --html "$out/report.html"
+printf 'Took %d min %02d s.\n' $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)) >&2
