@@ -1015,7 +1015,7 @@ export abstract class TensorMethods extends TensorHandle {
   /** aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor |
    * aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor */
   sum(options?: { dtype?: DType | null }): Tensor;
-  sum(dim: readonly number[] | number | null, keepdim?: boolean, options?: { dtype?: DType | null }): Tensor;
+  sum(dim?: readonly number[] | number | null, keepdim?: boolean, options?: { dtype?: DType | null }): Tensor;
   sum(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
     if (a1 === undefined && a2 === undefined && (a0 === undefined || isOptions(a0))) return invoke(op_sum, this, dtypeCode((a0 as { dtype?: DType | null } | undefined)?.dtype));
     return invoke(op_sum_dim_IntList, this, a0 as readonly number[] | number | null | undefined, a1 as boolean | undefined, dtypeCode((a2 as { dtype?: DType | null } | undefined)?.dtype));
@@ -1024,19 +1024,19 @@ export abstract class TensorMethods extends TensorHandle {
   /** aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor |
    * aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor */
   mean(options?: { dtype?: DType | null }): Tensor;
-  mean(dim: readonly number[] | number | null, keepdim?: boolean, options?: { dtype?: DType | null }): Tensor;
+  mean(dim?: readonly number[] | number | null, keepdim?: boolean, options?: { dtype?: DType | null }): Tensor;
   mean(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
     if (a1 === undefined && a2 === undefined && (a0 === undefined || isOptions(a0))) return invoke(op_mean, this, dtypeCode((a0 as { dtype?: DType | null } | undefined)?.dtype));
     return invoke(op_mean_dim, this, a0 as readonly number[] | number | null | undefined, a1 as boolean | undefined, dtypeCode((a2 as { dtype?: DType | null } | undefined)?.dtype));
   }
 
   /** aten::var.correction(Tensor self, int[1]? dim, *, int? correction, bool keepdim=False) -> Tensor */
-  var(dim: readonly number[] | number | null, options: { correction?: number | null; keepdim?: boolean } = {}): Tensor {
+  var(dim?: readonly number[] | number | null, options: { correction?: number | null; keepdim?: boolean } = {}): Tensor {
     return invoke(op_var_correction, this, dim, options.correction, options.keepdim) as Tensor;
   }
 
   /** aten::std.correction(Tensor self, int[1]? dim, *, int? correction, bool keepdim=False) -> Tensor */
-  std(dim: readonly number[] | number | null, options: { correction?: number | null; keepdim?: boolean } = {}): Tensor {
+  std(dim?: readonly number[] | number | null, options: { correction?: number | null; keepdim?: boolean } = {}): Tensor {
     return invoke(op_std_correction, this, dim, options.correction, options.keepdim) as Tensor;
   }
 
@@ -1048,7 +1048,7 @@ export abstract class TensorMethods extends TensorHandle {
   /** aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor |
    * aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor */
   norm(p?: number | boolean): Tensor;
-  norm(p: number | boolean | null, dim: readonly number[] | number, keepdim?: boolean): Tensor;
+  norm(p: number | boolean | null | undefined, dim: readonly number[] | number, keepdim?: boolean): Tensor;
   norm(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
     if ((a0 === undefined || (typeof a0 === "number" || typeof a0 === "boolean")) && a1 === undefined && a2 === undefined) return invoke(op_norm_Scalar, this, a0 as number | boolean | undefined);
     return invoke(op_norm_ScalarOpt_dim, this, a0 as number | boolean | null | undefined, a1 as readonly number[] | number | undefined, a2 as boolean | undefined);

@@ -23,7 +23,7 @@ const op_whitening_metric = operator("serac::whitening_metric");
 const op_with_loss = operator("serac::with_loss");
 
 /** serac::activation_dropout_linear(Tensor x, Tensor weight, Tensor? bias, str activation, float dropout_p, int? shared_dim, bool training, Generator? generator=None) -> Tensor */
-export function activationDropoutLinear(x: Tensor, weight: Tensor, bias: Tensor | null, activation: string, dropoutP: number, sharedDim: number | null, training: boolean, generator?: Generator | null): Tensor {
+export function activationDropoutLinear(x: Tensor, weight: Tensor, bias: Tensor | null | undefined, activation: string, dropoutP: number, sharedDim: number | null | undefined, training: boolean, generator?: Generator | null): Tensor {
   return invoke(op_activation_dropout_linear, x, weight, bias, activation, dropoutP, sharedDim, training, generator) as Tensor;
 }
 
@@ -38,12 +38,12 @@ export function biasNorm(x: Tensor, bias: Tensor, logScale: Tensor, channelDim?:
 }
 
 /** serac::depthwise_conv1d(Tensor x, Tensor weight, Tensor? bias, int left, int right) -> Tensor */
-export function depthwiseConv1d(x: Tensor, weight: Tensor, bias: Tensor | null, left: number, right: number): Tensor {
+export function depthwiseConv1d(x: Tensor, weight: Tensor, bias: Tensor | null | undefined, left: number, right: number): Tensor {
   return invoke(op_depthwise_conv1d, x, weight, bias, left, right) as Tensor;
 }
 
 /** serac::depthwise_conv2d(Tensor x, Tensor weight, Tensor? bias, int[2] padding) -> Tensor */
-export function depthwiseConv2d(x: Tensor, weight: Tensor, bias: Tensor | null, padding: readonly number[] | number): Tensor {
+export function depthwiseConv2d(x: Tensor, weight: Tensor, bias: Tensor | null | undefined, padding: readonly number[] | number): Tensor {
   return invoke(op_depthwise_conv2d, x, weight, bias, padding) as Tensor;
 }
 
