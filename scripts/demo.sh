@@ -19,6 +19,7 @@ for argument in "$@"; do
 done
 absolute() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
 started=$SECONDS
+threads=$(node -p "os.availableParallelism()")
 step() { printf '\n== %s (after %d min %02d s)\n' "$1" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)) >&2; }
 
 step "Setting up"
@@ -77,10 +78,10 @@ serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$ou
   --num-encoder-layers 2,2,2 --downsampling-factor 1,2,1 --encoder-dim 96,128,96 --encoder-unmasked-dim 80,96,80 \
   --feedforward-dim 256,384,256 --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 \
   --front-end-channels 8,16,32 --decoder-dim 128 --joiner-dim 128 --use-ctc 1 \
-  --ref-duration 20 --warm-step 200 --lr-epochs $(((epochs + 3) / 4)) --average-period 20 --log-interval 50
+  --ref-duration 20 --warm-step 200 --lr-epochs $(((epochs + 3) / 4)) --average-period 20 --log-interval 50 --threads "$threads"
 
 step "Recognising the test sets"
-serac decode --exp-dir "$exp" --epoch "$epochs" --avg "$average" --manifest "$(IFS=,; echo "${tests[*]}")" --json >"$out/decoded.json"
+serac decode --threads "$threads" --exp-dir "$exp" --epoch "$epochs" --avg "$average" --manifest "$(IFS=,; echo "${tests[*]}")" --json >"$out/decoded.json"
 # Three utterances: the first and the last of the first set, and one of the last set.
 mapfile -t examples < <(node -e '
   const { readFileSync } = require("node:fs"), { dirname, resolve } = require("node:path");

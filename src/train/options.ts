@@ -50,7 +50,7 @@ export const trainOptions = {
   lrBatches: number({ default: 7500, min: 1, group: schedule, help: "Eden: updates after which the rate falls" }),
   lrEpochs: number({ default: 3.5, min: 0.01, group: schedule, help: "Eden: epochs after which the rate falls" }),
   warmStep: integer({ default: 2000, min: 1, group: schedule, unit: "updates", help: "warm-up of the losses" }),
-  refDuration: number({ default: 600, min: 1, group: schedule, unit: "seconds", help: "batch duration for which schedules of regularisers are meant" }),
+  refDuration: number({ default: 600, min: 0.001, group: schedule, unit: "seconds", help: "batch duration for which schedules of regularisers are meant" }),
   recipe: choice(["seed", "2026"], { default: "seed", group: schedule, help: "whose details to follow: an earlier train.py, or that of June 2026 (Eden's warm-up starts at 0.1, CR loss warms up)" }),
 
   pruneRange: integer({ default: 5, min: 2, group: loss, help: "symbols per frame that the pruned loss looks at" }),

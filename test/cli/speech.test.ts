@@ -1,0 +1,125 @@
+/** The commands that need libtorch, as they are typed: bpe train, train, decode, transcribe. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { serializeWav } from "../../src/formats/index.ts";
+import { flagOf } from "../../src/util/options.ts";
+import { packageRoot } from "../../src/util/paths.ts";
+import { Random } from "../../src/util/random.ts";
+import { speak, toneCorpus } from "../train/tones.ts";
+
+interface Ended {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+let folder: string;
+let trainFlags: string[];
+
+/** Starts `bin/serac` in the corpus's folder; `seen` is called with all of stderr as it grows. */
+function serac(args: readonly string[], seen: (stderr: string, child: ChildProcess) => void = () => {}): Promise<Ended> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [join(packageRoot, "bin", "serac"), ...args], { cwd: folder, stdio: ["ignore", "pipe", "pipe"] });
+    let stdout = "";
+    let stderr = "";
+    child.stdout.on("data", (data) => (stdout += data));
+    child.stderr.on("data", (data) => seen((stderr += data), child));
+    child.on("close", (code) => resolve({ code, stdout, stderr }));
+  });
+}
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "serac-cli-"));
+  const options = await toneCorpus(folder);
+  trainFlags = Object.entries(options).flatMap(([name, value]) => [flagOf(name), Array.isArray(value) ? value.join(",") : String(value)]);
+  const { code, stderr } = await serac(["train", ...trainFlags, "--exp-dir", "exp", "--num-epochs", "24", "--save_every_n", "50"]);
+  expect(stderr).toContain("Next:");
+  expect(code).toBe(0);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("decode", () => {
+  test("scores a manifest and writes icefall's files", async () => {
+    const { code, stdout } = await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "8", "--manifest", "test.jsonl"]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^\[test-greedy_search\] %WER [\d.]+% \[\d+ \/ \d+, \d+ ins, \d+ del, \d+ sub \]\n$/);
+    const files = readdirSync(join(folder, "exp", "greedy_search")).sort();
+    expect(files).toEqual(["errs", "recogs", "wer-summary"].map((kind) => `${kind}-test-epoch-24_avg-8_use-averaged-model.txt`));
+    expect(readFileSync(join(folder, "exp", "greedy_search", files[1] as string), "utf8").split("\n")[0]).toMatch(/^test\/0\.wav:\tref=\['(low|mid|top)'/);
+  });
+
+  test("--json, by the CTC head, from one checkpoint file; unusable audio is counted", async () => {
+    writeFileSync(join(folder, "odd.jsonl"), `${readFileSync(join(folder, "test.jsonl"), "utf8")}{"audio_filepath": "missing.wav", "text": "low"}\nnot json\n`);
+    const { code, stdout, stderr } = await serac(["decode", "--checkpoint", "exp/epoch-24.safetensors", "--manifest", "odd.jsonl", "--decoding-method", "ctc-greedy-search", "--res-dir", "res", "--json"]);
+    expect(code).toBe(0);
+    const result = JSON.parse(stdout) as { set: string; method: string; utterances: number; leftOut: number; wer: number };
+    expect(result).toMatchObject({ set: "odd", method: "ctc-greedy-search", utterances: 16, leftOut: 2 });
+    expect(result.wer).toBeLessThanOrEqual(0.3);
+    expect(stderr).toContain("left out: 1 unusable audio: AUDIO_MISSING");
+    expect(stderr).toContain("left out: 1 unusable lines: JSONL_BAD_LINE");
+  });
+
+  test("no checkpoint, another head than the model has, a wrong flag", async () => {
+    expect(await serac(["decode", "--exp-dir", "nowhere", "--manifest", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("CHECKPOINT_MISSING") });
+    expect(await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "40", "--manifest", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("CHECKPOINT_BAD_AVERAGE") });
+    expect(await serac(["decode", "--manifst", "test.jsonl"])).toMatchObject({ code: 2, stderr: expect.stringMatching(/did you mean --manifest/i) });
+  });
+});
+
+describe("transcribe", () => {
+  test("texts on stdout; files that cannot be used are named and the others still transcribed", async () => {
+    const wav = (samples: Float32Array): Uint8Array => serializeWav({ sampleRate: 8000, channels: [samples] }, { format: "float32" });
+    writeFileSync(join(folder, "said.wav"), wav(speak(["mid", "low"], new Random(3))));
+    writeFileSync(join(folder, "short.wav"), wav(new Float32Array(80)));
+    writeFileSync(join(folder, "none.wav"), wav(new Float32Array(0)));
+    writeFileSync(join(folder, "nan.wav"), wav(new Float32Array(8000).fill(Number.NaN)));
+    writeFileSync(join(folder, "text.flac"), "not audio");
+    writeFileSync(join(folder, "empty.wav"), "");
+    writeFileSync(join(folder, "cut.wav"), wav(speak(["mid", "low"], new Random(3))).subarray(0, 60));
+    const files = ["said.wav", "short.wav", "missing.wav", "nan.wav", "text.flac", "empty.wav"];
+    const { code, stdout, stderr } = await serac(["transcribe", "--exp-dir", "exp", "--avg", "8", ...files]);
+    expect(code).toBe(1);
+    expect(stdout).toBe("said.wav\tmid low\nshort.wav\t\n");
+    for (const name of ["missing.wav", "nan.wav", "text.flac", "empty.wav"]) expect(stderr).toMatch(new RegExp(`${name}.*\\[AUDIO_`));
+
+    const one = await serac(["transcribe", "--exp-dir", "exp", "--avg", "8", "--json", "said.wav"]);
+    expect(one.code).toBe(0);
+    const { text, tokens, duration } = JSON.parse(one.stdout) as { text: string; tokens: { piece: string; time: number }[]; duration: number };
+    expect(text).toBe("mid low");
+    expect(duration).toBeCloseTo(0.9, 5);
+    expect(tokens.length).toBeGreaterThan(0);
+    for (const name of ["none.wav", "cut.wav"]) {
+      const { code: exit, stderr: said } = await serac(["transcribe", "--checkpoint", "exp/epoch-24.safetensors", name]);
+      if (exit !== 0) expect(said).toMatch(/\[AUDIO_/);
+      expect(said).not.toContain("    at ");
+    }
+  });
+});
+
+describe("train", () => {
+  test("Ctrl-C saves, says how to go on, and exits with 130; so it goes on", async () => {
+    let sent = false;
+    const first = await serac(["train", ...trainFlags, "--exp-dir", "stop", "--num-epochs", "500", "--log-interval", "1"], (stderr, child) => {
+      if (sent || !stderr.includes("Epoch 1, batch 3")) return;
+      sent = true;
+      child.kill("SIGINT");
+    });
+    expect(first.code).toBe(130);
+    const batch = /to go on: --start-batch (\d+)/.exec(first.stderr)?.[1];
+    expect(Number(batch)).toBeGreaterThanOrEqual(3);
+    expect(readdirSync(join(folder, "stop"))).toContain(`checkpoint-${batch}.safetensors`);
+    const second = await serac(["train", ...trainFlags, "--exp-dir", "stop", "--num-epochs", "500", "--start-batch", batch as string, "--max-steps", String(Number(batch) + 2)]);
+    expect(second.code).toBe(0);
+    expect(second.stderr).toContain(`resumed from stop/checkpoint-${batch}.safetensors`);
+  });
+
+  test("wrong values and missing files end with what to do", async () => {
+    expect(await serac(["train", ...trainFlags, "--max-duration", "much"])).toMatchObject({ code: 2, stderr: expect.stringContaining('--max-duration is "much", expected a number') });
+    expect(await serac(["train", ...trainFlags, "--train-manifest", "none.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("FILE_MISSING") });
+    expect(await serac(["train", ...trainFlags, "--bpe-model", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("TEXT_NOT_A_MODEL") });
+    expect(await serac(["bpe", "train", "--manifest", "train.jsonl", "--vocab-size", "5000", "--out", "big.model"])).toMatchObject({ code: 1, stderr: expect.stringContaining("TEXT_VOCAB_TOO_LARGE") });
+  });
+});
