@@ -65,14 +65,14 @@ else
 fi
 exp=$out/exp-$SEED
 average=$(((epochs + 2) / 3))
-rm -f "$exp/metrics.jsonl"
+last=$(ls "$exp" 2>/dev/null | sed -n 's/^epoch-\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1) # of a run that was ended half-way
 
 step "Training the tokenizer"
-serac bpe train --manifest "$train" --model-type bpe --vocab-size 60 --out "$out/bpe.model"
+[ "${last:-0}" -gt 0 ] && [ -e "$out/bpe.model" ] || serac bpe train --manifest "$train" --model-type bpe --vocab-size 60 --out "$out/bpe.model"
 
 step "Training a Zipformer, $epochs epochs"
 # A small model for two cores. Schedules that icefall counts in hundreds of hours are scaled down: --ref-duration, --warm-step, --lr-epochs.
-serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
+[ "${last:-0}" -ge "$epochs" ] || serac train --start-epoch $((${last:-0} + 1)) --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
   --num-epochs "$epochs" --wer-interval $((epochs > 12 ? 3 : 1)) --sample-rate 8000 --feature-dim 40 --min-utterance 0.1 \
   --max-duration 60 --num-buckets 6 --speed-perturb 1 --spec-aug-features-mask-size 10 \
   --num-encoder-layers 2,2,2 --downsampling-factor 1,2,1 --encoder-dim 96,128,96 --encoder-unmasked-dim 80,96,80 \

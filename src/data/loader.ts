@@ -24,6 +24,12 @@ export interface Batch<C = Cut> {
   audioSeconds: number;
 }
 
+/** A batch and where it stood in its epoch. */
+export interface LoadedBatch extends Batch {
+  /** From 0; places of batches of which nothing could be used are passed over. */
+  place: number;
+}
+
 /** How audio becomes features. */
 export interface FeatureOptions {
   /** Audio of other rates is resampled to this. */
@@ -87,18 +93,18 @@ export interface LoadOptions extends FeatureOptions {
   ahead?: number;
   /** Utterances whose audio cannot be used are reported here and left out. Without it the first one throws. */
   onError?: (error: SeracError, cut: Cut) => void;
-  /** Fewer feature frames than this cannot be trained on. */
-  minFrames?: number;
+  /** Tells, once the audio was read, whether an utterance can be used; those refused are left out. */
+  accept?: (cut: Cut, frames: number) => boolean;
 }
 
 /** The batches in order, each with features and masks; what they hold does not depend on how many are prepared ahead. */
-export async function* loadBatches(batches: Iterable<readonly Cut[]>, { specAugment, seed = 0, start = 0, ahead = 3, onError, minFrames = 0, ...options }: LoadOptions): AsyncGenerator<Batch> {
-  const load = async ([index, cuts]: readonly [number, readonly Cut[]]): Promise<Batch> => {
+export async function* loadBatches(batches: Iterable<readonly Cut[]>, { specAugment, seed = 0, start = 0, ahead = 3, onError, accept, ...options }: LoadOptions): AsyncGenerator<LoadedBatch> {
+  const load = async ([index, cuts]: readonly [number, readonly Cut[]]): Promise<LoadedBatch> => {
     const items = await Promise.all(
       cuts.map(async (cut) => {
         try {
           const features = await cutFeatures(cut, options);
-          return features.frames < minFrames ? undefined : { cut, features };
+          return accept && !accept(cut, features.frames) ? undefined : { cut, features };
         } catch (error) {
           if (!onError || !(error instanceof SeracError)) throw error;
           onError(error, cut);
@@ -115,7 +121,7 @@ export async function* loadBatches(batches: Iterable<readonly Cut[]>, { specAugm
       const rowLength = batch.frames * batch.bins;
       for (let i = 0; i < batch.cuts.length; i++) specAugment.apply({ frames: batch.frames, bins: batch.bins, data: batch.inputs.subarray(i * rowLength, (i + 1) * rowLength) }, random);
     }
-    return batch;
+    return { ...batch, place: start + index };
   };
   for await (const batch of prefetch(enumerate(batches), ahead, load)) if (batch.cuts.length > 0) yield batch;
 }

@@ -81,12 +81,16 @@ function between(start: Checkpoint, end: Checkpoint, at: string): Map<string, Te
   const weightEnd = to / (to - from);
   const weightStart = 1 - weightEnd;
   const startAvg = start.modelAvg;
-  return new Map(
-    Array.from(end.modelAvg, ([key, tensor]) => {
-      const wide = tensor.to({ dtype: "float64" }).mul(weightEnd);
-      const other = sameKey(startAvg, key, at).to({ dtype: "float64" });
-      return [key, keep(wide.add(other, { alpha: weightStart }).to({ dtype: "float32" }))];
-    }),
+  const average = end.modelAvg;
+  return scope(
+    () =>
+      new Map(
+        Array.from(average, ([key, tensor]) => {
+          const wide = tensor.to({ dtype: "float64" }).mul(weightEnd);
+          const other = sameKey(startAvg, key, at).to({ dtype: "float64" });
+          return [key, wide.add(other, { alpha: weightStart }).to({ dtype: "float32" })];
+        }),
+      ),
   );
 }
 

@@ -1,7 +1,7 @@
 /** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
-import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Batch, type Cut, LeftOut, loadBatches, minFeatureFrames } from "../data/index.ts";
+import { type Batch, type Cut, LeftOut, encoderFrames, loadBatches, minFeatureFrames, neededFrames } from "../data/index.ts";
 import { SpecAugment } from "../audio/index.ts";
 import { type Checkpoint, type ModelConfig, AsrModel, asrModelOptions, batchPath, disposeCheckpoint, epochPath, loadCheckpoint, modelOptions, readTokenizer, removeOldCheckpoints, saveCheckpoint, startAverage, toFloat32, updateAverage } from "../models/index.ts";
 import { Eden, ScaledAdam } from "../optim/index.ts";
@@ -49,6 +49,14 @@ export async function train(input: TrainOptionsInput, { signal, report = silent 
   const options = checkTrainOptions(parseOptions(trainOptions, input));
   const trainer = await Trainer.start(options, report);
   return trainer.run(signal);
+}
+
+/** A run from the start would replace the epochs of an earlier one. @throws TrainError TRAIN_EXISTS */
+function refuseToOverwrite(expDir: string): void {
+  const epochs = readdirSync(expDir).flatMap((name) => /^epoch-(\d+)\.safetensors$/.exec(name)?.[1] ?? []);
+  if (epochs.length === 0) return;
+  const last = Math.max(...epochs.map(Number));
+  throw new TrainError("TRAIN_EXISTS", { at: expDir, message: `it holds ${epochs.length} epochs of an earlier run`, fix: `go on with --start-epoch ${last + 1}, or give another --exp-dir` });
 }
 
 /** What lives as long as training does. */
@@ -103,6 +111,7 @@ class Trainer {
     this.trainCuts = trainCuts;
     this.validCuts = validCuts;
     mkdirSync(options.expDir, { recursive: true });
+    if (options.startEpoch === 1 && options.startBatch === 0) refuseToOverwrite(options.expDir);
     const shape = Object.fromEntries(Object.keys(modelOptions).map((name) => [name, options[name as keyof TrainOptions]]));
     this.config = { ...parseOptions(modelOptions, shape), vocabSize: tokenizer.vocabSize, blankId: 0, sampleRate: options.sampleRate };
     this.generator = new Generator(options.seed, { device: options.device });
@@ -165,8 +174,14 @@ class Trainer {
       this.save(path);
     }
     for (const line of this.unreadable.lines()) this.report.say(`left out while training: ${line}`);
-    this.model.dispose();
+    this.dispose();
     return { checkpoint: path, epochs: this.epoch - (path.includes("checkpoint-") ? 0 : 1), updates: this.b, validLoss: this.lastValidLoss, validWer: this.lastWer, interrupted };
+  }
+
+  private dispose(): void {
+    for (const tensor of this.average.values()) tensor.dispose();
+    this.optimizer.dispose();
+    this.model.dispose();
   }
 
   /** @returns false when training shall stop in the middle of the epoch */
@@ -191,7 +206,7 @@ class Trainer {
       specAugment,
       seed: options.seed * 8191 + epoch,
       start: this.batchesDone,
-      minFrames: minFeatureFrames,
+      accept: (cut, frames) => this.accepts(cut, frames),
       onError: (error, cut) => this.unreadable.add(`unusable audio: ${error.code}`, cut.origin),
     });
     for await (const batch of loader) {
@@ -199,7 +214,7 @@ class Trainer {
       const sums = this.step(batch);
       audioSeconds += batch.audioSeconds;
       this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
-      this.batchesDone++;
+      this.batchesDone = batch.place + 1;
       const rate = audioSeconds / ((performance.now() - started) / 1000);
       this.report.progress?.(this.batchesDone, batches.length, `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`);
       if (this.b % options.logInterval === 0) this.log(batch, sums, rate);
@@ -231,6 +246,13 @@ class Trainer {
       if (this.b % options.averagePeriod === 0) updateAverage(this.average, this.model, { batchIdxTrain: this.b, averagePeriod: options.averagePeriod });
       return sums;
     });
+  }
+
+  /** The manifest's durations may be wrong: what the audio really has is checked again, since a CTC loss of too few frames is infinite. */
+  private accepts(cut: Cut, frames: number): boolean {
+    const enough = frames >= minFeatureFrames && encoderFrames(frames) >= neededFrames(this.tokensOf(cut.text), this.options.useCtc);
+    if (!enough) this.unreadable.add("with more tokens than frames, in spite of the manifest's duration", cut.origin);
+    return enough;
   }
 
   /** Schedules of regularisers move every tenth update, and depend on how much audio an update sees. */

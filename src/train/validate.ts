@@ -19,7 +19,7 @@ export async function validate(model: AsrModel, cuts: readonly Cut[], tokenizer:
   let sums: LossSums = { frames: 0 };
   let errors: ErrorCounts | undefined;
   const batches = bucketBatches(cuts, { maxDuration: options.maxDuration, shuffle: false });
-  for await (const batch of loadBatches(batches, { sampleRate: options.sampleRate, featureDim: options.featureDim, minFrames: minFeatureFrames, onError: () => {} })) {
+  for await (const batch of loadBatches(batches, { sampleRate: options.sampleRate, featureDim: options.featureDim, accept: (_, frames) => frames >= minFeatureFrames, onError: () => {} })) {
     const y = batch.cuts.map((cut) => Array.from(tokenizer.encode(cut.text)));
     noGrad(() =>
       scope(() => {

@@ -162,7 +162,8 @@ describe("bad input", () => {
     const nan = new Float32Array(8000).fill(Number.NaN);
     writeFileSync(join(folder, "nan.wav"), serializeWav({ sampleRate: 8000, channels: [nan] }, { format: "float32" }));
     const bad = ["missing.wav", "noise.wav", "empty.wav", "nan.wav"].map((name) => JSON.stringify({ audio_filepath: name, duration: 1, text: "low" }));
-    const lines = [...good, ...bad, "{ not json", JSON.stringify({ audio_filepath: "train/0.wav", duration: 1, text: "ünknown" }), JSON.stringify({ audio_filepath: "train/0.wav", duration: 0.15, text: "low mid top low mid top" })];
+    const wrongDuration = JSON.stringify({ audio_filepath: "train/0.wav", duration: 19, text: "low mid top ".repeat(30).trim() });
+    const lines = [...good, ...bad, wrongDuration, "{ not json", JSON.stringify({ audio_filepath: "train/0.wav", duration: 1, text: "ünknown" }), JSON.stringify({ audio_filepath: "train/0.wav", duration: 0.15, text: "low mid top low mid top" })];
     writeFileSync(join(folder, "bad.jsonl"), lines.join("\n"));
     const said: string[] = [];
     const result = await train({ ...options, trainManifest: [join(folder, "bad.jsonl")], validManifest: undefined, expDir: exp("bad"), numEpochs: 1 }, { report: { say: (line) => said.push(line) } });
@@ -172,7 +173,8 @@ describe("bad input", () => {
     expect(text).toContain("1 with characters that the tokenizer does not know");
     expect(text).toContain("1 with more tokens than frames");
     const counted = said.filter((line) => line.startsWith("left out while training:")).map((line) => Number(/: (\d+) /.exec(line)?.[1]));
-    expect(counted.reduce((a, b) => a + b, 0)).toBe(4);
+    expect(counted.reduce((a, b) => a + b, 0)).toBe(5);
+    expect(text).toContain("1 with more tokens than frames, in spite of the manifest's duration");
   });
 
   test("nothing to train on, no tokenizer, a wrong option: an error that says what to do", async () => {
@@ -185,6 +187,7 @@ describe("bad input", () => {
 
   test("a checkpoint of another architecture names what differs; a damaged one says so", async () => {
     await train({ ...options, expDir: exp("other"), numEpochs: 1 });
+    await expect(train({ ...options, expDir: exp("other"), numEpochs: 1 })).rejects.toMatchObject({ code: "TRAIN_EXISTS", fix: expect.stringContaining("--start-epoch 2") });
     await expect(train({ ...options, expDir: exp("other"), numEpochs: 2, startEpoch: 2, joinerDim: 40 })).rejects.toThrow(/joiner\.encoder_proj\.weight is \(32, 64\), the model's is \(40, 64\)/);
     const path = join(exp("other"), "epoch-1.safetensors");
     const bytes = readFileSync(path);
