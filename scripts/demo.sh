@@ -40,7 +40,8 @@ if [ -z "$DATA" ]; then
   train=$out/speech/train.jsonl
   valid=$out/speech/valid.jsonl
   tests=("$out/speech/test-synthetic.jsonl" "$out/speech/test-human.jsonl")
-  epochs=${EPOCHS:-6}
+  epochs=${EPOCHS:-14}
+  short=$((epochs - 2)) # epochs with short strings alone
   title="Strings of spoken digits, learnt from synthetic voices"
 else
   data=$(absolute "$DATA")
@@ -60,25 +61,40 @@ else
     valid=$out/valid.jsonl
   fi
   tests=("$data/test.jsonl")
-  epochs=${EPOCHS:-36}
+  epochs=${EPOCHS:-28}
+  short=0
   title="Recordings in $data"
 fi
 exp=$out/exp-$SEED
-average=$(((epochs + 2) / 3))
-last=$(ls "$exp" 2>/dev/null | sed -n 's/^epoch-\([0-9]*\)\.safetensors$/\1/p' | sort -n | tail -n 1) # of a run that was ended half-way
+average=$((short > 0 ? epochs - short : (epochs + 2) / 3))
+# The last epoch of a run that was ended half-way, or 0.
+last_epoch() {
+  local epoch=0
+  while [ -e "$exp/epoch-$((epoch + 1)).safetensors" ]; do epoch=$((epoch + 1)); done
+  echo $epoch
+}
 
 step "Training the tokenizer"
-[ "${last:-0}" -gt 0 ] && [ -e "$out/bpe.model" ] || serac bpe train --manifest "$train" --model-type bpe --vocab-size 60 --out "$out/bpe.model"
+[ "$(last_epoch)" -gt 0 ] && [ -e "$out/bpe.model" ] || serac bpe train --manifest "$train" --model-type bpe --vocab-size 60 --out "$out/bpe.model"
+
+# A small model for two cores. Schedules that icefall counts in hundreds of hours are scaled down: --ref-duration, --warm-step, --lr-epochs.
+# usage: train_until EPOCH LONGEST: goes on from the last epoch there is
+train_until() {
+  local last
+  last=$(last_epoch)
+  [ "$last" -lt "$1" ] || return 0
+  serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
+    --start-epoch $((last + 1)) --num-epochs "$1" --min-utterance 0.1 --max-utterance "$2" --wer-interval $((epochs > 12 ? 3 : 1)) \
+    --sample-rate 8000 --feature-dim 40 --max-duration 60 --num-buckets 6 --speed-perturb 1 --spec-aug-features-mask-size 10 \
+    --num-encoder-layers 1,3 --downsampling-factor 1,2 --encoder-dim 96,128 --encoder-unmasked-dim 80,96 --feedforward-dim 256,384 \
+    --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 --front-end-channels 8,16,32 \
+    --decoder-dim 128 --joiner-dim 128 --use-ctc 1 --ref-duration 20 --warm-step 200 --lr-epochs $(((epochs + 3) / 4)) \
+    --average-period 20 --log-interval 50 --threads "$threads"
+}
 
 step "Training a Zipformer, $epochs epochs"
-# A small model for two cores. Schedules that icefall counts in hundreds of hours are scaled down: --ref-duration, --warm-step, --lr-epochs.
-[ "${last:-0}" -ge "$epochs" ] || serac train --start-epoch $((${last:-0} + 1)) --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
-  --num-epochs "$epochs" --wer-interval $((epochs > 12 ? 3 : 1)) --sample-rate 8000 --feature-dim 40 --min-utterance 0.1 \
-  --max-duration 60 --num-buckets 6 --speed-perturb 1 --spec-aug-features-mask-size 10 \
-  --num-encoder-layers 2,2,2 --downsampling-factor 1,2,1 --encoder-dim 96,128,96 --encoder-unmasked-dim 80,96,80 \
-  --feedforward-dim 256,384,256 --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 \
-  --front-end-channels 8,16,32 --decoder-dim 128 --joiner-dim 128 --use-ctc 1 \
-  --ref-duration 20 --warm-step 200 --lr-epochs $(((epochs + 3) / 4)) --average-period 20 --log-interval 50 --threads "$threads"
+[ "$short" -eq 0 ] || train_until "$short" 1.5 # one or two words first: where a word is comes before what it is
+train_until "$epochs" 20
 
 step "Recognising the test sets"
 serac decode --threads "$threads" --exp-dir "$exp" --epoch "$epochs" --avg "$average" --manifest "$(IFS=,; echo "${tests[*]}")" --json >"$out/decoded.json"
