@@ -40,8 +40,8 @@ if [ -z "$DATA" ]; then
   train=$out/speech/train.jsonl
   valid=$out/speech/valid.jsonl
   tests=("$out/speech/test-synthetic.jsonl" "$out/speech/test-human.jsonl")
-  epochs=${EPOCHS:-14}
-  short=$((epochs - 2)) # epochs with short strings alone
+  epochs=${EPOCHS:-15}
+  short=$((epochs > 3 ? epochs - 3 : 0)) # epochs with short strings alone
   title="Strings of spoken digits, learnt from synthetic voices"
 else
   data=$(absolute "$DATA")
