@@ -52,7 +52,7 @@ export class Recognizer {
     const chosen = method ?? (config.useTransducer ? "greedy_search" : "ctc-greedy-search");
     if (chosen === "greedy_search" && !config.useTransducer) throw new ConfigError("CONFIG_BAD_VALUE", { message: "greedy_search needs a transducer, which this model does not have", fix: "use ctc-greedy-search" });
     if (chosen === "ctc-greedy-search" && !config.useCtc) throw new ConfigError("CONFIG_BAD_VALUE", { message: "ctc-greedy-search needs a CTC head, which this model does not have", fix: "use greedy_search" });
-    const model = new AsrModel({ ...asrModelOptions(config), generator: new Generator(0) });
+    const model = scope(() => new AsrModel({ ...asrModelOptions(config), generator: new Generator(0) }));
     model.loadStateDict(checkpoint.model);
     model.eval();
     disposeCheckpoint(checkpoint);

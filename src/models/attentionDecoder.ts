@@ -1,5 +1,5 @@
 import { Dropout, Embedding, type Init, LayerNorm, Linear, Module, ModuleList, expectShape, paddingMask } from "../nn/index.ts";
-import { type Tensor, arange, keep, noGrad, ones, scope, stack } from "../torch/index.ts";
+import { type Tensor, arange, noGrad, ones, scope, stack } from "../torch/index.ts";
 import { MultiHeadAttention } from "./multiHeadAttention.ts";
 
 /** Options of AttentionDecoder. */
@@ -93,8 +93,7 @@ class TransformerDecoder extends Module {
     const [, length] = ids.shape as [number, number];
     const { device } = memory;
     if (!this.positions || this.positions.size(0) < length || this.positions.device !== device) {
-      this.positions?.dispose();
-      this.positions = keep(noGrad(() => scope(() => sinusoids(Math.max(512, length), this.dim, device))));
+      this.positions = this.hold("positions", noGrad(() => scope(() => sinusoids(Math.max(512, length), this.dim, device))));
     }
     const padding = paddingMask(memoryLengths, memory.size(1), device)?.unsqueeze(1).unsqueeze(1) ?? null;
     const future = ones([length, length], { dtype: "bool", device }).triu(1);

@@ -2,14 +2,14 @@
  * The average of a model over the updates of a stretch of training, from running averages in checkpoints.
  * Source: icefall checkpoint.py, update_averaged_model and average_checkpoints_with_averaged_model.
  */
-import { type Tensor, keep, noGrad, scope } from "../torch/index.ts";
+import { type Tensor, noGrad, scope } from "../torch/index.ts";
 import type { Module } from "../nn/index.ts";
 import { CheckpointError } from "../util/errors.ts";
 import { type Checkpoint, disposeCheckpoint, epochPath, loadCheckpoint } from "./checkpoint.ts";
 
 /** A running average with the model's present values, in double precision. */
 export function startAverage(model: Module): Map<string, Tensor> {
-  return noGrad(() => new Map(Array.from(model.namedParameters(), ([key, parameter]) => [key, keep(parameter.detach().to({ dtype: "float64", copy: true }))])));
+  return noGrad(() => scope(() => new Map(Array.from(model.namedParameters(), ([key, parameter]) => [key, parameter.detach().to({ dtype: "float64", copy: true })]))));
 }
 
 /** Takes the model's present values in: average = average (1 - P / b) + model P / b, with b updates done and P the period. */

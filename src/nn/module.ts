@@ -27,6 +27,7 @@ export interface RunState {
 export abstract class Module {
   private readonly ownParameters = new Map<string, Parameter>();
   private readonly ownModules = new Map<string, Module>();
+  private readonly ownTensors = new Map<string, Tensor>();
   /** Shared by the whole model once `train()` or `eval()` was called on its root. */
   run: RunState = { training: false, batchCount: undefined, random: undefined, generator: undefined };
 
@@ -43,6 +44,13 @@ export abstract class Module {
     if (this.ownParameters.has(name) || this.ownModules.has(name)) internal(`a second '${name}' in ${this.constructor.name}`);
     this.ownModules.set(name, module);
     return module;
+  }
+
+  /** Keeps a tensor that is no parameter, such as a table, until another takes its name or the module is disposed of. */
+  protected hold(name: string, value: Tensor): Tensor {
+    this.ownTensors.get(name)?.dispose();
+    this.ownTensors.set(name, keep(value));
+    return value;
   }
 
   /** True between `train()` and `eval()`. */
@@ -158,12 +166,13 @@ export abstract class Module {
     for (const [field, value] of Object.entries(fields)) if (value === before) fields[field] = after;
   }
 
-  /** Frees the parameters, of this module and all below. */
+  /** Frees the parameters and tables, of this module and all below. */
   dispose(): void {
     for (const parameter of this.ownParameters.values()) {
       parameter.grad = null;
       parameter.dispose();
     }
+    for (const tensor of this.ownTensors.values()) tensor.dispose();
     for (const module of this.ownModules.values()) module.dispose();
   }
 }

@@ -1,4 +1,4 @@
-import { type Tensor, keep, ones, ops } from "../torch/index.ts";
+import { type Tensor, ones, ops } from "../torch/index.ts";
 import { Module } from "./module.ts";
 import { type Schedule, ScheduledFloat, scheduled } from "./scheduledFloat.ts";
 
@@ -44,10 +44,7 @@ export class Whiten extends Module {
     if (!this.training) return x;
     this.settle();
     if (this.random.uniform() > (this.current ?? this.prob[1])) return x;
-    if (this.active?.device !== x.device) {
-      this.active?.dispose();
-      this.active = keep(ones([], { device: x.device }));
-    }
+    if (this.active?.device !== x.device) this.active = this.hold("active", ones([], { device: x.device }));
     this.pending = true;
     return ops.whiten(x, this.groups, scheduled(this.limit, this.run), this.gradScale, this.active);
   }
@@ -68,11 +65,5 @@ export class Whiten extends Module {
   override restoreTrainingState(state: number): void {
     this.current = state;
     this.pending = false;
-  }
-
-  override dispose(): void {
-    super.dispose();
-    this.active?.dispose();
-    this.active = undefined;
   }
 }

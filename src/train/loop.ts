@@ -116,7 +116,7 @@ class Trainer {
     this.config = { ...parseOptions(modelOptions, shape), vocabSize: tokenizer.vocabSize, blankId: 0, sampleRate: options.sampleRate };
     this.generator = new Generator(options.seed, { device: options.device });
     this.random = new Random(options.seed);
-    this.model = new AsrModel({ ...asrModelOptions(this.config), generator: new Generator(options.seed) });
+    this.model = scope(() => new AsrModel({ ...asrModelOptions(this.config), generator: new Generator(options.seed) }));
     if (options.device !== "cpu") this.model.to({ device: options.device });
     report.say(`model: ${this.model.parameterCount.toLocaleString("en")} parameters, vocabulary of ${tokenizer.vocabSize}`);
     this.optimizer = new ScaledAdam([...this.model.namedParameters()], { lr: options.baseLr, clippingScale: 2, log: (line) => report.say(line) });

@@ -1,5 +1,5 @@
 import { Dropout, Module } from "../../nn/index.ts";
-import { type Tensor, arange, cat, keep, noGrad, scope } from "../../torch/index.ts";
+import { type Tensor, arange, cat, noGrad, scope } from "../../torch/index.ts";
 
 /**
  * The table of encodings of the offsets -(frames - 1) .. frames - 1.
@@ -42,9 +42,8 @@ export class CompactRelPositionalEncoding extends Module {
   forward(frames: number, { left = 0, device = "cpu" }: { left?: number; device?: string } = {}): Tensor {
     const reach = frames + left;
     if (!this.table || this.frames < reach || this.table.device !== device) {
-      this.table?.dispose();
       this.frames = Math.max(1000, reach);
-      this.table = keep(noGrad(() => relPositionTable(this.frames, this.dim, { device })));
+      this.table = this.hold("table", noGrad(() => scope(() => relPositionTable(this.frames, this.dim, { device }))));
     }
     const slice = this.table.slice(0, this.frames - reach, this.frames - 1 + frames);
     return this.dropout.forward(slice.unsqueeze(0));
