@@ -25,7 +25,7 @@ type Job = { kind: "say"; takes: Take[]; folder: string } | { kind: "make"; utte
 /** How it answers: the seconds of audio of each take or utterance, or what went wrong. */
 type Answer = { seconds: number[] } | { error: string };
 
-const recipeVersion = 1; // of the speech that a seed gives: a change of any voice or distortion is a new one
+const recipeVersion = 2; // of the speech that a seed gives: a change of any voice or distortion is a new one
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -98,10 +98,12 @@ function makeJobs(utterances: readonly Utterance[], folder: string): Job[] {
 
 function writeManifests({ utterances }: Plan, seconds: readonly number[], out: string, sets: readonly SetName[]): void {
   const lines = new Map(sets.map((set) => [set, [] as string[]]));
+  // A set of many utterances may be of few recordings: its error rate must not look like more.
+  const humanRecordings = new Set(utterances.flatMap(({ set, parts }) => (set === "test-human" ? parts : []))).size;
   utterances.forEach(({ id, set, text, speaker, engine }, i) => {
     const duration = Number((seconds[i] as number).toFixed(4));
-    const kind = set === "test-human" ? "human" : "synthetic";
-    lines.get(set)?.push(JSON.stringify({ audio_filepath: `${id}.wav`, duration, text, lang: "en", speaker, engine, kind }));
+    const provenance = set === "test-human" ? { kind: "human", joined_from: humanRecordings } : { kind: "synthetic" };
+    lines.get(set)?.push(JSON.stringify({ audio_filepath: `${id}.wav`, duration, text, lang: "en", speaker, engine, ...provenance }));
   });
   for (const [set, own] of lines) writeFileAtomic(join(out, `${set}.jsonl`), `${own.join("\n")}\n`);
   const total = (set: SetName): string => {

@@ -39,6 +39,8 @@ export interface PlanOptions {
 const sizes = { valid: 200, testSyntheticPerVoice: 140, testHuman: 100 } as const;
 const usesPerTake = 3; // a spoken string is heard over three paths
 const secondsPerUtterance = 2.4;
+const wordShare = 0.25; // of the hours, in single words, from which a network learns first what the words are
+const secondsPerWord = 0.65;
 
 /** Draws a plan. Strings of three and more digits that a test or validation set holds are never trained on. */
 export function makePlan({ seed, hours, training, heldOut }: PlanOptions): Plan {
@@ -51,7 +53,8 @@ export function makePlan({ seed, hours, training, heldOut }: PlanOptions): Plan 
   const utterances = Math.round((hours * 3600) / secondsPerUtterance);
   const strings = Math.round((0.55 * utterances) / usesPerTake);
   planStrings(plan, { set: "train", count: strings, uses: usesPerTake, voices: training, reserved }, random.fork(4));
-  planJoined(plan, { count: utterances - strings * usesPerTake, voices: training, reserved }, random.fork(5));
+  const words = Math.round((wordShare * hours * 3600) / secondsPerWord);
+  planJoined(plan, { count: utterances - strings * usesPerTake, words, voices: training, reserved }, random.fork(5));
   const used = new Set(plan.utterances.flatMap(({ parts }) => parts));
   return { takes: plan.takes.filter(({ id }) => used.has(id)), utterances: plan.utterances };
 }
@@ -131,8 +134,8 @@ function planStrings(
   }
 }
 
-/** Voices say single digits, which are joined with gaps of many lengths, as announcements are. */
-function planJoined(plan: Plan, { count, voices, reserved }: { count: number; voices: readonly Voice[]; reserved: Set<string> }, random: Random): void {
+/** Voices say single digits, which are joined with gaps of many lengths, as announcements are; and some stand alone, half of them as they were said. */
+function planJoined(plan: Plan, { count, words, voices, reserved }: { count: number; words: number; voices: readonly Voice[]; reserved: Set<string> }, random: Random): void {
   // Each entry holds, for one voice at one pace and pitch, the takes of the ten digits.
   const banks = new Map<Voice, string[][]>();
   for (const voice of voices) {
@@ -161,5 +164,13 @@ function planJoined(plan: Plan, { count, voices, reserved }: { count: number; vo
     gaps.push(0.4 * random.uniform());
     const id = `train/joined-${number(i)}`;
     plan.utterances.push({ id, set: "train", text: digitText(digits), speaker: voice.id, engine: voice.engine, parts, gaps, distortion: random.uint32() });
+  }
+  for (let i = 0; i < words; i++) {
+    const voice = drawVoice(voices, random);
+    const digit = random.integer(0, 10);
+    const parts = [random.choice(banks.get(voice) as string[][])[digit] as string];
+    const gaps = [0.06 * random.uniform(), 0.06 * random.uniform()];
+    const distortion = random.uniform() < 0.5 ? random.uint32() : undefined;
+    plan.utterances.push({ id: `train/word-${number(i)}`, set: "train", text: digitText([digit]), speaker: voice.id, engine: voice.engine, parts, gaps, distortion });
   }
 }
