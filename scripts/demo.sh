@@ -2,12 +2,12 @@
 # The demo: makes speech, trains a Zipformer on it, shows its word error rate, transcribes voices it has never heard.
 # usage: npm run demo                                  strings of spoken digits, made on this machine
 #        npm run demo -- DATA=FOLDER                   recordings: FOLDER has train.jsonl and test.jsonl (and valid.jsonl, if you like)
-# also:  OUT=FOLDER (exp/demo)  SEED=N (1)  EPOCHS=N   HOURS=H of speech to make (2)
+# also:  OUT=FOLDER (exp/demo)  SEED=N (1)  EPOCHS=N   HOURS=H of speech to make (1.75)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 caller=${INIT_CWD:-$PWD}
 
-DATA='' OUT='' SEED=1 EPOCHS='' HOURS=2
+DATA='' OUT='' SEED=1 EPOCHS='' HOURS=1.75
 for argument in "$@"; do
   case $argument in
     DATA=* | OUT=* | SEED=* | EPOCHS=* | HOURS=*) declare "${argument%%=*}=${argument#*=}" ;;
@@ -40,8 +40,9 @@ if [ -z "$DATA" ]; then
   train=$out/speech/train.jsonl
   valid=$out/speech/valid.jsonl
   tests=("$out/speech/test-synthetic.jsonl" "$out/speech/test-human.jsonl")
-  epochs=${EPOCHS:-15}
-  short=$((epochs > 3 ? epochs - 3 : 0)) # epochs with short strings alone
+  epochs=${EPOCHS:-9}
+  short=$((epochs > 2 ? epochs - 2 : 0)) # epochs with single words alone
+  reference=5
   title="Strings of spoken digits, learnt from synthetic voices"
 else
   data=$(absolute "$DATA")
@@ -63,6 +64,7 @@ else
   tests=("$data/test.jsonl")
   epochs=${EPOCHS:-28}
   short=0
+  reference=20
   title="Recordings in $data"
 fi
 exp=$out/exp-$SEED
@@ -78,23 +80,23 @@ step "Training the tokenizer"
 [ "$(last_epoch)" -gt 0 ] && [ -e "$out/bpe.model" ] || serac bpe train --manifest "$train" --model-type bpe --vocab-size 60 --out "$out/bpe.model"
 
 # A small model for two cores. Schedules that icefall counts in hundreds of hours are scaled down: --ref-duration, --warm-step, --lr-epochs.
-# usage: train_until EPOCH LONGEST: goes on from the last epoch there is
+# usage: train_until EPOCH LONGEST BATCH: goes on from the last epoch there is, with utterances and batches of so many seconds
 train_until() {
   local last
   last=$(last_epoch)
   [ "$last" -lt "$1" ] || return 0
   serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
-    --start-epoch $((last + 1)) --num-epochs "$1" --min-utterance 0.1 --max-utterance "$2" --wer-interval $((epochs > 12 ? 3 : 1)) \
-    --sample-rate 8000 --feature-dim 40 --max-duration 60 --num-buckets 6 --speed-perturb 1 --spec-aug-features-mask-size 10 \
+    --start-epoch $((last + 1)) --num-epochs "$1" --min-utterance 0.1 --max-utterance "$2" --wer-interval $((epochs > 12 ? 3 : 1)) --valid-interval 100 \
+    --sample-rate 8000 --feature-dim 40 --max-duration "$3" --num-buckets 6 --speed-perturb 1 --spec-aug-features-mask-size 10 \
     --num-encoder-layers 1,3 --downsampling-factor 1,2 --encoder-dim 96,128 --encoder-unmasked-dim 80,96 --feedforward-dim 256,384 \
     --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 --front-end-channels 8,16,32 \
-    --decoder-dim 128 --joiner-dim 128 --use-ctc 1 --ref-duration 20 --warm-step 200 --lr-epochs $(((epochs + 3) / 4)) \
+    --decoder-dim 128 --joiner-dim 128 --use-ctc 1 --ref-duration $reference --warm-step 200 --lr-epochs $(((epochs + 3) / 4)) \
     --average-period 20 --log-interval 50 --threads "$threads"
 }
 
 step "Training a Zipformer, $epochs epochs"
-[ "$short" -eq 0 ] || train_until "$short" 1.5 # one or two words first: where a word is comes before what it is
-train_until "$epochs" 20
+[ "$short" -eq 0 ] || train_until "$short" 0.9 60 # single words first: where a word is comes before what it is
+train_until "$epochs" 20 $((short > 0 ? 40 : 60))
 
 step "Recognising the test sets"
 serac decode --threads "$threads" --exp-dir "$exp" --epoch "$epochs" --avg "$average" --manifest "$(IFS=,; echo "${tests[*]}")" --json >"$out/decoded.json"
