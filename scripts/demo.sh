@@ -68,7 +68,8 @@ else
   title="Recordings in $data"
 fi
 exp=$out/exp-$SEED
-# After a few epochs of strings the parameters still move fast and the CTC output is ahead of the transducer: no average then.
+# After two epochs of strings the parameters still move fast, and the CTC output is ahead of the transducer: of the last epoch it has
+# 28 % on the validation set, the transducer 51 %; averaged over both epochs, 59 and 83 %.
 average=$((short > 0 ? 1 : (epochs + 2) / 3))
 method=$([ "$short" -gt 0 ] && echo ctc-greedy-search || echo greedy_search)
 # The last epoch of a run that was ended half-way, or 0.
