@@ -3,8 +3,8 @@
 // usage: node scripts/build-native.mjs [--only torch|media] [--build-dir DIR] [--quiet]
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { findLibtorch, libtorchAdvice } from "./find-libtorch.mjs";

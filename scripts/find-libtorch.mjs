@@ -1,6 +1,6 @@
 // Finds libtorch: SERAC_LIBTORCH or LIBTORCH, else the system's, else the installed Python torch.
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 export const libtorchAdvice = `Three ways to get it:

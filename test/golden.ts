@@ -1,7 +1,7 @@
 /** Golden values: tensors that the reference implementation made, in test/golden. */
 import { fileURLToPath } from "node:url";
 import { readSafetensors } from "../src/formats/index.ts";
-import { type Tensor, type TypedArray, fromTypedArray } from "../src/torch/index.ts";
+import { fromTypedArray, type Tensor, type TypedArray } from "../src/torch/index.ts";
 
 /** The tensors of test/golden/NAME.safetensors by name, and the metadata that holds their settings. */
 export function golden(name: string): { tensors: Record<string, Tensor>; metadata: Readonly<Record<string, string>> } {

@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type Cut, LeftOut, loadManifest } from "../data/index.ts";
 import { writeFileAtomic } from "../formats/index.ts";
-import { type ScoredUtterance, errorRate, formatErrorLine, formatErrors, formatRecogs, formatSummary, splitWords } from "../text/index.ts";
+import { errorRate, formatErrorLine, formatErrors, formatRecogs, formatSummary, type ScoredUtterance, splitWords } from "../text/index.ts";
 import { number, path, strings } from "../util/options.ts";
 import { command } from "./command.ts";
 import { loadRecognizer, recognizerOptions } from "./model.ts";
@@ -36,7 +36,10 @@ export const decode = command({
       const scored: ScoredUtterance[] = [];
       const started = performance.now();
       let audio = 0;
-      for await (const { cut, transcript } of recognizer.transcribeCuts(cuts, { maxDuration: options.maxDuration, onError: (error, cut: Cut) => leftOut.add(`unusable audio: ${error.code}`, cut.origin) })) {
+      for await (const { cut, transcript } of recognizer.transcribeCuts(cuts, {
+        maxDuration: options.maxDuration,
+        onError: (error, cut: Cut) => leftOut.add(`unusable audio: ${error.code}`, cut.origin),
+      })) {
         scored.push({ id: cut.id, ref: splitWords(cut.text), hyp: splitWords(transcript.text) });
         audio += transcript.duration;
         progress.update(scored.length);
@@ -49,7 +52,19 @@ export const decode = command({
       writeFileAtomic(file("errs"), text);
       writeFileAtomic(file("wer-summary"), formatSummary({ [method]: percent }));
       for (const line of leftOut.lines()) out.say(`left out: ${line}`);
-      results.push({ set: name, method, utterances: scored.length, leftOut: leftOut.total, ...counts, wer: errorRate(counts), audioSeconds: audio, seconds, recogs: file("recogs"), errs: file("errs"), werSummary: file("wer-summary") });
+      results.push({
+        set: name,
+        method,
+        utterances: scored.length,
+        leftOut: leftOut.total,
+        ...counts,
+        wer: errorRate(counts),
+        audioSeconds: audio,
+        seconds,
+        recogs: file("recogs"),
+        errs: file("errs"),
+        werSummary: file("wer-summary"),
+      });
       if (!out.json) {
         out.print(formatErrorLine(`${name}-${method}`, counts));
         out.say(`${scored.length} utterances, ${(audio / seconds).toFixed(0)} s of audio/s; wrote ${file("recogs")}, ${file("errs")}`);

@@ -33,7 +33,10 @@ function lastEpoch(expDir: string): number {
 }
 
 /** Loads the model that the options name; `suffix` tells it in names of result files, as icefall's scripts do. @throws CheckpointError, ConfigError */
-export function loadRecognizer({ expDir, epoch: wanted, avg, useAveragedModel, checkpoint, decodingMethod, threads }: Options<typeof recognizerOptions>): { recognizer: Recognizer; suffix: string } {
+export function loadRecognizer({ expDir, epoch: wanted, avg, useAveragedModel, checkpoint, decodingMethod, threads }: Options<typeof recognizerOptions>): {
+  recognizer: Recognizer;
+  suffix: string;
+} {
   if (threads > 0) setThreads(threads);
   const method = decodingMethod ? { method: decodingMethod } : {};
   if (checkpoint) return { recognizer: Recognizer.fromCheckpoint(loadCheckpoint(checkpoint), method), suffix: basename(checkpoint, ".safetensors") };

@@ -30,7 +30,11 @@ export const train = command({
     else out.print(result.checkpoint);
     if (result.interrupted) return 130;
     const test = options.validManifest?.[0] ?? "test.jsonl";
-    if (result.checkpoint.includes("epoch-")) out.next(`serac decode --exp-dir ${options.expDir} --epoch ${result.epochs} --avg ${Math.max(1, Math.min(5, result.epochs - 1))} --manifest ${test}`, `serac transcribe --checkpoint ${result.checkpoint} a.wav`);
+    if (result.checkpoint.includes("epoch-"))
+      out.next(
+        `serac decode --exp-dir ${options.expDir} --epoch ${result.epochs} --avg ${Math.max(1, Math.min(5, result.epochs - 1))} --manifest ${test}`,
+        `serac transcribe --checkpoint ${result.checkpoint} a.wav`,
+      );
     return 0;
   },
 });

@@ -6,7 +6,8 @@ import { loadRecognizer, recognizerOptions } from "./model.ts";
 export const transcribe = command({
   name: "transcribe",
   summary: "Print the text of audio files",
-  description: "Any format that libsndfile reads, any rate, any number of channels. A file that cannot be used is named on stderr; the others are still transcribed, and the exit code is 1.",
+  description:
+    "Any format that libsndfile reads, any rate, any number of channels. A file that cannot be used is named on stderr; the others are still transcribed, and the exit code is 1.",
   examples: ["serac transcribe --checkpoint exp/epoch-30.safetensors a.wav b.flac", "serac transcribe --exp-dir exp --epoch 30 --avg 9 --json a.wav"],
   positional: { files: { help: "audio files", many: true } },
   options: {

@@ -1,7 +1,7 @@
 /** Speech data: manifests, cuts, batches. Works without libtorch. */
 export { type BucketOptions, bucketBatches } from "./buckets.ts";
 export { type Cut, concatenate, perturbSpeed } from "./cut.ts";
-export { type FilterOptions, LeftOut, encoderFrames, featureFrames, filterCuts, minFeatureFrames, neededFrames } from "./filter.ts";
-export { type Batch, type FeatureOptions, type LoadOptions, type LoadedBatch, collate, cutFeatures, cutSamples, loadBatches, paddingValue } from "./loader.ts";
-export { type ManifestEntry, type ManifestOptions, loadManifest, readManifest } from "./manifest.ts";
+export { encoderFrames, type FilterOptions, featureFrames, filterCuts, LeftOut, minFeatureFrames, neededFrames } from "./filter.ts";
+export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";
+export { loadManifest, type ManifestEntry, type ManifestOptions, readManifest } from "./manifest.ts";
 export { prefetch } from "./prefetch.ts";

@@ -1,5 +1,5 @@
 /** From cuts to padded batches of features, off the main thread and ahead of who trains. */
-import { type Features, type SpecAugment, fbank, readAudio, resample, resampleSinc, speed, toMono } from "../audio/index.ts";
+import { type Features, fbank, readAudio, resample, resampleSinc, type SpecAugment, speed, toMono } from "../audio/index.ts";
 import { SeracError } from "../util/errors.ts";
 import { Random } from "../util/random.ts";
 import type { Cut } from "./cut.ts";
@@ -98,7 +98,10 @@ export interface LoadOptions extends FeatureOptions {
 }
 
 /** The batches in order, each with features and masks; what they hold does not depend on how many are prepared ahead. */
-export async function* loadBatches(batches: Iterable<readonly Cut[]>, { specAugment, seed = 0, start = 0, ahead = 3, onError, accept, ...options }: LoadOptions): AsyncGenerator<LoadedBatch> {
+export async function* loadBatches(
+  batches: Iterable<readonly Cut[]>,
+  { specAugment, seed = 0, start = 0, ahead = 3, onError, accept, ...options }: LoadOptions,
+): AsyncGenerator<LoadedBatch> {
   const load = async ([index, cuts]: readonly [number, readonly Cut[]]): Promise<LoadedBatch> => {
     const items = await Promise.all(
       cuts.map(async (cut) => {
@@ -119,7 +122,8 @@ export async function* loadBatches(batches: Iterable<readonly Cut[]>, { specAugm
     if (specAugment) {
       const random = new Random(seed * 1_000_003 + start + index);
       const rowLength = batch.frames * batch.bins;
-      for (let i = 0; i < batch.cuts.length; i++) specAugment.apply({ frames: batch.frames, bins: batch.bins, data: batch.inputs.subarray(i * rowLength, (i + 1) * rowLength) }, random);
+      for (let i = 0; i < batch.cuts.length; i++)
+        specAugment.apply({ frames: batch.frames, bins: batch.bins, data: batch.inputs.subarray(i * rowLength, (i + 1) * rowLength) }, random);
     }
     return { ...batch, place: start + index };
   };

@@ -2,8 +2,8 @@
 import { existsSync } from "node:fs";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { readJsonl } from "../formats/index.ts";
-import { ManifestError } from "../util/errors.ts";
 import type { FormatError } from "../util/errors.ts";
+import { ManifestError } from "../util/errors.ts";
 import type { Cut } from "./cut.ts";
 
 /** A line of a NeMo manifest, as far as training reads it. */
@@ -39,22 +39,42 @@ function resolveAudio(path: string, manifest: string): string {
 function toCut(value: unknown, manifest: string, line: number, needDuration: boolean): Cut | undefined {
   const origin = `${manifest}:${line}`;
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new ManifestError("MANIFEST_NOT_AN_OBJECT", { at: origin, message: "expected a JSON object per line", fix: 'write {"audio_filepath": ..., "duration": ..., "text": ...}' });
+    throw new ManifestError("MANIFEST_NOT_AN_OBJECT", {
+      at: origin,
+      message: "expected a JSON object per line",
+      fix: 'write {"audio_filepath": ..., "duration": ..., "text": ...}',
+    });
   const entry = value as Record<string, unknown>;
   if (entry._skipme) return undefined;
   const audio = audioKeys.map((key) => entry[key]).find((path) => path !== undefined);
   if (typeof audio !== "string" || audio === "")
-    throw new ManifestError("MANIFEST_NO_AUDIO", { at: origin, message: audio === undefined ? 'no "audio_filepath"' : '"audio_filepath" is not a path', fix: "give the path of the audio, absolute or relative to the manifest" });
+    throw new ManifestError("MANIFEST_NO_AUDIO", {
+      at: origin,
+      message: audio === undefined ? 'no "audio_filepath"' : '"audio_filepath" is not a path',
+      fix: "give the path of the audio, absolute or relative to the manifest",
+    });
   const { duration, offset, text, speaker, lang } = entry;
   if (duration === undefined || duration === null) {
     if (needDuration) throw new ManifestError("MANIFEST_NO_DURATION", { at: origin, message: 'no "duration"', fix: "add the length in seconds" });
   } else if (typeof duration !== "number" || !Number.isFinite(duration) || duration <= 0) {
-    throw new ManifestError("MANIFEST_BAD_DURATION", { at: origin, message: `"duration" is ${JSON.stringify(duration)}, expected seconds above 0`, fix: "give the length in seconds as a number" });
+    throw new ManifestError("MANIFEST_BAD_DURATION", {
+      at: origin,
+      message: `"duration" is ${JSON.stringify(duration)}, expected seconds above 0`,
+      fix: "give the length in seconds as a number",
+    });
   }
   if (offset !== undefined && offset !== null && (typeof offset !== "number" || !Number.isFinite(offset) || offset < 0))
-    throw new ManifestError("MANIFEST_BAD_OFFSET", { at: origin, message: `"offset" is ${JSON.stringify(offset)}, expected seconds from 0`, fix: "give the start in seconds as a number" });
+    throw new ManifestError("MANIFEST_BAD_OFFSET", {
+      at: origin,
+      message: `"offset" is ${JSON.stringify(offset)}, expected seconds from 0`,
+      fix: "give the start in seconds as a number",
+    });
   if (text !== undefined && text !== null && typeof text !== "string")
-    throw new ManifestError("MANIFEST_BAD_TEXT", { at: origin, message: `"text" is ${JSON.stringify(text)?.slice(0, 40)}, expected a string`, fix: "write the transcript as a string" });
+    throw new ManifestError("MANIFEST_BAD_TEXT", {
+      at: origin,
+      message: `"text" is ${JSON.stringify(text)?.slice(0, 40)}, expected a string`,
+      fix: "write the transcript as a string",
+    });
   const start = typeof offset === "number" ? offset : undefined;
   return {
     id: start === undefined ? audio : `${audio}-${start}-${duration}`,
@@ -93,6 +113,7 @@ export async function loadManifest(paths: string | readonly string[], options: M
   const list = typeof paths === "string" ? paths.split(",").map((path) => path.trim()) : paths;
   const cuts: Cut[] = [];
   for (const path of list) for await (const cut of readManifest(path, options)) cuts.push(cut);
-  if (cuts.length === 0) throw new ManifestError("MANIFEST_EMPTY", { at: list.join(", "), message: "no utterance that can be used", fix: "check that the file has a JSON object per line" });
+  if (cuts.length === 0)
+    throw new ManifestError("MANIFEST_EMPTY", { at: list.join(", "), message: "no utterance that can be used", fix: "check that the file has a JSON object per line" });
   return cuts;
 }

@@ -1,6 +1,6 @@
 /** Greedy search: the likeliest token at every step. */
 import type { AsrModel } from "../models/index.ts";
-import { type Tensor, fromTypedArray, noGrad, scope } from "../torch/index.ts";
+import { fromTypedArray, noGrad, scope, type Tensor } from "../torch/index.ts";
 import { ConfigError, ShapeError } from "../util/errors.ts";
 
 /** Tokens of one utterance and when they were seen. */
@@ -69,7 +69,10 @@ export function transducerGreedySearch(
 
   /** (M, J) projected decoder outputs after these utterances' last tokens. */
   const decode = (rows: readonly Utterance[]): Tensor => {
-    const ids = BigInt64Array.from(rows.flatMap((row) => row.history.slice(-context)), BigInt);
+    const ids = BigInt64Array.from(
+      rows.flatMap((row) => row.history.slice(-context)),
+      BigInt,
+    );
     return joiner.decoderProj.forward(decoder.forward(fromTypedArray(ids, [rows.length, context], { device }), { padLeft: false })).squeeze(1);
   };
 
@@ -82,7 +85,10 @@ export function transducerGreedySearch(
       const decoded = decode(utterances); // (N, J), changed in place as tokens come
       while (active.length > 0) {
         const best = scope(() => {
-          const cells = BigInt64Array.from(active.flatMap((u) => u.window(lookahead, frames)), BigInt);
+          const cells = BigInt64Array.from(
+            active.flatMap((u) => u.window(lookahead, frames)),
+            BigInt,
+          );
           const window = encoded.indexSelect(0, fromTypedArray(cells, [cells.length], { device })).unflatten(0, [active.length, lookahead]); // (A, L, J)
           const rows = active.length === utterances.length ? decoded : decoded.indexSelect(0, indices(active, device));
           return joiner.forward(window, rows.unsqueeze(1), { project: false }).argmax(2); // (A, L)
@@ -139,7 +145,12 @@ function append({ tokens, frames, times }: GreedyResult, token: number, frame: n
   times.push(frame * secondsPerFrame);
 }
 
-const indices = (utterances: readonly Utterance[], device: string): Tensor => fromTypedArray(BigInt64Array.from(utterances, (u) => BigInt(u.row)), [utterances.length], { device });
+const indices = (utterances: readonly Utterance[], device: string): Tensor =>
+  fromTypedArray(
+    BigInt64Array.from(utterances, (u) => BigInt(u.row)),
+    [utterances.length],
+    { device },
+  );
 
 /**
  * Greedy search of CTC: the likeliest label of every frame, repetitions joined, blanks left out. A token's frame is the first that shows it.
@@ -170,7 +181,12 @@ export function ctcGreedyDecode(logProbs: Tensor, lengths: readonly number[], { 
  * @param xLens (N) their frames
  * @throws ConfigError CONFIG_BAD_VALUE when the model has no transducer
  */
-export function greedySearch(model: Pick<AsrModel, "forwardEncoder" | "transducer" | "blankId">, x: Tensor, xLens: readonly number[], options: Omit<TransducerSearchOptions, "blankId"> = {}): GreedyResult[] {
+export function greedySearch(
+  model: Pick<AsrModel, "forwardEncoder" | "transducer" | "blankId">,
+  x: Tensor,
+  xLens: readonly number[],
+  options: Omit<TransducerSearchOptions, "blankId"> = {},
+): GreedyResult[] {
   const { transducer, blankId } = model;
   if (!transducer) throw new ConfigError("CONFIG_BAD_VALUE", { message: "the model has no transducer", fix: "decode by its CTC output" });
   return noGrad(() =>

@@ -1,12 +1,12 @@
 /** Searches, and recognising audio with a trained model. */
 export {
-  type GreedyResult,
-  type SearchableTransducer,
-  type TransducerSearchOptions,
   ctcGreedyDecode,
   ctcGreedySearch,
+  type GreedyResult,
   greedySearch,
+  type SearchableTransducer,
   secondsPerFrame,
+  type TransducerSearchOptions,
   transducerGreedySearch,
 } from "./greedy.ts";
 export { type DecodingMethod, Recognizer, type TimedToken, type Transcript } from "./recognizer.ts";

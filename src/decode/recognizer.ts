@@ -1,10 +1,9 @@
 /** Speech to text with a trained model: from audio files, samples or cuts. */
-import { readAudio, toMono } from "../audio/index.ts";
-import { type Cut, type FeatureOptions, collate, cutFeatures, minFeatureFrames, prefetch } from "../data/index.ts";
-import { type Checkpoint, AsrModel, asrModelOptions, disposeCheckpoint, loadCheckpoint } from "../models/index.ts";
-import { fbank, resample } from "../audio/index.ts";
+import { fbank, readAudio, resample, toMono } from "../audio/index.ts";
+import { type Cut, collate, cutFeatures, type FeatureOptions, minFeatureFrames, prefetch } from "../data/index.ts";
+import { AsrModel, asrModelOptions, type Checkpoint, disposeCheckpoint, loadCheckpoint } from "../models/index.ts";
 import { SentencePiece } from "../text/index.ts";
-import { Generator, fromTypedArray, noGrad, scope } from "../torch/index.ts";
+import { fromTypedArray, Generator, noGrad, scope } from "../torch/index.ts";
 import { ConfigError, SeracError } from "../util/errors.ts";
 import { ctcGreedySearch, greedySearch, secondsPerFrame } from "./greedy.ts";
 
@@ -50,8 +49,10 @@ export class Recognizer {
   static fromCheckpoint(checkpoint: Checkpoint, { method }: { method?: DecodingMethod } = {}): Recognizer {
     const { config } = checkpoint;
     const chosen = method ?? (config.useTransducer ? "greedy_search" : "ctc-greedy-search");
-    if (chosen === "greedy_search" && !config.useTransducer) throw new ConfigError("CONFIG_BAD_VALUE", { message: "greedy_search needs a transducer, which this model does not have", fix: "use ctc-greedy-search" });
-    if (chosen === "ctc-greedy-search" && !config.useCtc) throw new ConfigError("CONFIG_BAD_VALUE", { message: "ctc-greedy-search needs a CTC head, which this model does not have", fix: "use greedy_search" });
+    if (chosen === "greedy_search" && !config.useTransducer)
+      throw new ConfigError("CONFIG_BAD_VALUE", { message: "greedy_search needs a transducer, which this model does not have", fix: "use ctc-greedy-search" });
+    if (chosen === "ctc-greedy-search" && !config.useCtc)
+      throw new ConfigError("CONFIG_BAD_VALUE", { message: "ctc-greedy-search needs a CTC head, which this model does not have", fix: "use greedy_search" });
     const model = scope(() => new AsrModel({ ...asrModelOptions(config), generator: new Generator(0) }));
     model.loadStateDict(checkpoint.model);
     model.eval();
@@ -78,7 +79,10 @@ export class Recognizer {
    * Recognises cuts in batches of at most `maxDuration` seconds of padded audio, longest first, reading audio ahead.
    * @param onError takes utterances whose audio cannot be used; without it the first one throws
    */
-  async *transcribeCuts(cuts: readonly Cut[], { maxDuration = 200, onError }: { maxDuration?: number; onError?: (error: SeracError, cut: Cut) => void } = {}): AsyncGenerator<{ cut: Cut; transcript: Transcript }> {
+  async *transcribeCuts(
+    cuts: readonly Cut[],
+    { maxDuration = 200, onError }: { maxDuration?: number; onError?: (error: SeracError, cut: Cut) => void } = {},
+  ): AsyncGenerator<{ cut: Cut; transcript: Transcript }> {
     let batch: { cut: Cut; features: Awaited<ReturnType<typeof cutFeatures>> }[] = [];
     const read = async (cut: Cut) => {
       try {

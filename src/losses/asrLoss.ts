@@ -1,12 +1,12 @@
 /** All losses of a model for one batch. */
 import type { AsrModel } from "../models/index.ts";
-import { type Tensor, autocast, fromTypedArray, noGrad, scope } from "../torch/index.ts";
+import { autocast, fromTypedArray, noGrad, scope, type Tensor } from "../torch/index.ts";
 import { ConfigError, ShapeError } from "../util/errors.ts";
 import { labelSmoothingLoss } from "./attention.ts";
 import { crCtcLoss } from "./crCtc.ts";
 import { ctcLoss } from "./ctc.ts";
-import { doRnntPruning, getRnntPruneRanges } from "./pruning.ts";
 import { prunedTransducerLoss } from "./prunedTransducer.ts";
+import { doRnntPruning, getRnntPruneRanges } from "./pruning.ts";
 import { rnntLossSmoothed, transducerBoundary } from "./smoothedTransducer.ts";
 
 /** A batch, and how its losses are computed; the defaults are icefall's. */
@@ -94,8 +94,18 @@ function transducerLosses(
   const { decoder, joiner, simpleAmProj, simpleLmProj } = transducer as NonNullable<typeof transducer>;
   const { device } = encoderOut;
   const symbols = padded(targets, blankId, device);
-  const decoderOut = decoder.forward(padded(targets.map((row) => [blankId, ...row]), blankId, device)); // prettier-ignore
-  const boundary = transducerBoundary(targets.map((row) => row.length), lengths, { device }); // prettier-ignore
+  const decoderOut = decoder.forward(
+    padded(
+      targets.map((row) => [blankId, ...row]),
+      blankId,
+      device,
+    ),
+  ); // prettier-ignore
+  const boundary = transducerBoundary(
+    targets.map((row) => row.length),
+    lengths,
+    { device },
+  ); // prettier-ignore
   const lm = float(simpleLmProj.forward(decoderOut));
   const am = float(simpleAmProj.forward(encoderOut));
   const simple = inFloat(am, () => rnntLossSmoothed({ lm, am, symbols, boundary, terminationSymbol: blankId, lmOnlyScale: lmScale, amOnlyScale: amScale, returnGrad: true }));
@@ -115,6 +125,24 @@ function ctcLosses(model: AsrModel, { encoderOut, lengths, targets }: Batch, crC
 function attentionLoss({ attentionDecoder, sosId, eosId }: AsrModel, { encoderOut, lengths, targets }: Batch, labelSmoothing: number): Tensor | null {
   if (!attentionDecoder) return null;
   const { device } = encoderOut;
-  const logits = float(attentionDecoder.forward(padded(targets.map((row) => [sosId, ...row]), eosId, device), encoderOut, lengths)); // prettier-ignore
-  return labelSmoothingLoss({ logits, targets: padded(targets.map((row) => [...row, eosId]), -1, device), labelSmoothing }); // prettier-ignore
+  const logits = float(
+    attentionDecoder.forward(
+      padded(
+        targets.map((row) => [sosId, ...row]),
+        eosId,
+        device,
+      ),
+      encoderOut,
+      lengths,
+    ),
+  ); // prettier-ignore
+  return labelSmoothingLoss({
+    logits,
+    targets: padded(
+      targets.map((row) => [...row, eosId]),
+      -1,
+      device,
+    ),
+    labelSmoothing,
+  }); // prettier-ignore
 }

@@ -1,7 +1,7 @@
 /** The loss of an attention decoder. */
 import type { Tensor } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
-import { type Reduction, expectShape, reduce } from "./lattice.ts";
+import { expectShape, type Reduction, reduce } from "./lattice.ts";
 
 /** Options of {@link labelSmoothingLoss}. */
 export interface LabelSmoothingOptions {
@@ -23,8 +23,15 @@ export interface LabelSmoothingOptions {
  * @throws ShapeError SHAPE_MISMATCH; ConfigError CONFIG_BAD_VALUE when labelSmoothing is outside of [0, 1)
  */
 export function labelSmoothingLoss({ logits, targets, ignoreIndex = -1, labelSmoothing = 0.1, reduction = "sum" }: LabelSmoothingOptions): Tensor {
-  expectShape("logits", logits, [["N", null], ["S", null], ["V", null]]);
-  expectShape("targets", targets, [["N", logits.size(0)], ["S", logits.size(1)]]);
+  expectShape("logits", logits, [
+    ["N", null],
+    ["S", null],
+    ["V", null],
+  ]);
+  expectShape("targets", targets, [
+    ["N", logits.size(0)],
+    ["S", logits.size(1)],
+  ]);
   if (!(labelSmoothing >= 0 && labelSmoothing < 1)) {
     throw new ConfigError("CONFIG_BAD_VALUE", { message: `labelSmoothing is ${labelSmoothing}; it must be at least 0 and below 1` });
   }

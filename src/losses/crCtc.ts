@@ -1,5 +1,5 @@
 /** Consistency regularisation of CTC. */
-import { type Tensor, arange, tensor } from "../torch/index.ts";
+import { arange, type Tensor, tensor } from "../torch/index.ts";
 import { ShapeError } from "../util/errors.ts";
 import { expectShape } from "./lattice.ts";
 
@@ -20,7 +20,11 @@ export interface CrCtcLossOptions {
  * @throws ShapeError SHAPE_MISMATCH
  */
 export function crCtcLoss({ logProbs, lengths }: CrCtcLossOptions): Tensor {
-  expectShape("logProbs", logProbs, [["2 N", lengths.length], ["T", null], ["V", null]]);
+  expectShape("logProbs", logProbs, [
+    ["2 N", lengths.length],
+    ["T", null],
+    ["V", null],
+  ]);
   const rows = lengths.length;
   if (rows % 2 !== 0) throw new ShapeError("SHAPE_MISMATCH", { message: `logProbs has ${rows} rows; two copies of a batch have an even number` });
   const { device } = logProbs;

@@ -1,7 +1,7 @@
 /** Connectionist temporal classification. */
-import { type Tensor, ctcLoss as atenCtcLoss, fromTypedArray } from "../torch/index.ts";
+import { ctcLoss as atenCtcLoss, fromTypedArray, type Tensor } from "../torch/index.ts";
 import { ShapeError } from "../util/errors.ts";
-import { type Reduction, expectShape } from "./lattice.ts";
+import { expectShape, type Reduction } from "./lattice.ts";
 
 /** Options of {@link ctcLoss}. */
 export interface CtcLossOptions {
@@ -29,7 +29,11 @@ export interface CtcLossOptions {
  * @throws ShapeError SHAPE_MISMATCH when numbers of utterances, lengths or symbols do not fit logProbs
  */
 export function ctcLoss({ logProbs, lengths, targets, blank = 0, reduction = "sum", zeroInfinity = false }: CtcLossOptions): Tensor {
-  expectShape("logProbs", logProbs, [["T", null], ["N", lengths.length], ["V", null]]);
+  expectShape("logProbs", logProbs, [
+    ["T", null],
+    ["N", lengths.length],
+    ["V", null],
+  ]);
   const [frames, batch, vocabulary] = logProbs.shape as [number, number, number];
   if (targets.length !== batch) throw new ShapeError("SHAPE_MISMATCH", { message: `there are ${batch} utterances but ${targets.length} lists of targets` });
   // libtorch's loops trust these numbers.
@@ -47,5 +51,7 @@ export function ctcLoss({ logProbs, lengths, targets, blank = 0, reduction = "su
 
 function checkedSymbol(id: number, utterance: number, { vocabulary, blank }: { vocabulary: number; blank: number }): bigint {
   if (Number.isInteger(id) && id >= 0 && id < vocabulary && id !== blank) return BigInt(id);
-  throw new ShapeError("SHAPE_MISMATCH", { message: `utterance ${utterance} has the symbol ${id}; symbols are integers from 0 to ${vocabulary - 1} other than the blank, ${blank}` });
+  throw new ShapeError("SHAPE_MISMATCH", {
+    message: `utterance ${utterance} has the symbol ${id}; symbols are integers from 0 to ${vocabulary - 1} other than the blank, ${blank}`,
+  });
 }

@@ -1,5 +1,5 @@
 /** The transducer lattice: from log-probabilities of single steps to that of all paths. */
-import { type Tensor, arange, ops, constantPadNd } from "../torch/index.ts";
+import { arange, constantPadNd, ops, type Tensor } from "../torch/index.ts";
 import { ConfigError, ShapeError } from "../util/errors.ts";
 
 /**
@@ -52,7 +52,9 @@ export function transducerLattice(
   if (rnntType === "regular") {
     // Column T_b is read but no symbol may be emitted there: the frames are over.
     const end = boundary.select(1, 3).view([-1, 1, 1]);
-    const after = arange(0, frames + 1, { device: px.device }).view([1, 1, -1]).eq(end); // (N, 1, T + 1)
+    const after = arange(0, frames + 1, { device: px.device })
+      .view([1, 1, -1])
+      .eq(end); // (N, 1, T + 1)
     steps = constantPadNd(steps, [0, 1]).maskedFill(after, Number.NEGATIVE_INFINITY); // (N, S, T + 1)
   }
   const [scores, pxGrad, pyGrad] = ops.mutualInformation(steps.contiguous(), py.contiguous(), boundary, returnGrad, rnntType !== "regular");

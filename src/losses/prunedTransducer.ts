@@ -1,7 +1,7 @@
 /** The transducer loss of a full joiner, at the cells that pruning kept. */
-import { type Tensor, arange, full, stack } from "../torch/index.ts";
+import { arange, full, stack, type Tensor } from "../torch/index.ts";
 import { ConfigError, ShapeError } from "../util/errors.ts";
-import { type LatticeOptions, type Reduction, checkRnntType, expectShape, reduce, transducerLattice } from "./lattice.ts";
+import { checkRnntType, expectShape, type LatticeOptions, type Reduction, reduce, transducerLattice } from "./lattice.ts";
 import { symbolsAtRanges } from "./pruning.ts";
 
 /** Options of {@link prunedTransducerLoss}. */
@@ -29,11 +29,26 @@ export interface PrunedLossOptions extends LatticeOptions {
 export function prunedTransducerLoss(options: PrunedLossOptions): Tensor {
   const { logits, symbols, ranges, boundary, rnntType = "regular", delayPenalty = 0, terminationSymbol: blank = 0, reduction = "sum", useHatLoss = false } = options;
   checkRnntType(rnntType);
-  expectShape("logits", logits, [["N", null], ["T", null], ["R", null], ["V", null]]);
+  expectShape("logits", logits, [
+    ["N", null],
+    ["T", null],
+    ["R", null],
+    ["V", null],
+  ]);
   const [batch, frames, range] = logits.shape as [number, number, number, number];
-  expectShape("ranges", ranges, [["N", batch], ["T", frames], ["R", range]]);
-  expectShape("symbols", symbols, [["N", batch], ["S", null]]);
-  expectShape("boundary", boundary, [["N", batch], ["4", 4]]);
+  expectShape("ranges", ranges, [
+    ["N", batch],
+    ["T", frames],
+    ["R", range],
+  ]);
+  expectShape("symbols", symbols, [
+    ["N", batch],
+    ["S", null],
+  ]);
+  expectShape("boundary", boundary, [
+    ["N", batch],
+    ["4", 4],
+  ]);
   if (logits.dtype !== "float32" && logits.dtype !== "float64") {
     throw new ShapeError("SHAPE_MISMATCH", { message: `logits are ${logits.dtype}`, fix: "give them as float32, outside of autocast" });
   }
@@ -43,7 +58,10 @@ export function prunedTransducerLoss(options: PrunedLossOptions): Tensor {
   const [symbolProbs, blankProbs] = useHatLoss ? hatLogProbs(logits, following) : softmaxLogProbs(logits, following, blank); // (N, T, R) each
   const rows = symbols.size(1) + 1;
   const nowhere = full([batch, frames, rows], Number.NEGATIVE_INFINITY, { dtype: logits.dtype, device: logits.device });
-  const px = nowhere.scatter(2, ranges, symbolProbs).transpose(1, 2).slice(1, 0, rows - 1); // (N, S, T)
+  const px = nowhere
+    .scatter(2, ranges, symbolProbs)
+    .transpose(1, 2)
+    .slice(1, 0, rows - 1); // (N, S, T)
   const py = nowhere.scatter(2, ranges, blankProbs).transpose(1, 2); // (N, S + 1, T)
   const { scores } = transducerLattice(px, py, { boundary, rnntType, delayPenalty });
   return reduce(scores.neg(), reduction);
@@ -59,7 +77,12 @@ export type RnntLossOptions = Omit<PrunedLossOptions, "ranges">;
  */
 export function rnntLoss(options: RnntLossOptions): Tensor {
   const { logits, symbols } = options;
-  expectShape("logits", logits, [["N", null], ["T", null], ["S + 1", symbols.size(1) + 1], ["V", null]]);
+  expectShape("logits", logits, [
+    ["N", null],
+    ["T", null],
+    ["S + 1", symbols.size(1) + 1],
+    ["V", null],
+  ]);
   const [batch, frames, rows] = logits.shape as [number, number, number, number];
   const ranges = arange(0, rows, { device: logits.device }).expand([batch, frames, rows]);
   return prunedTransducerLoss({ ...options, ranges });

@@ -1,7 +1,7 @@
 /** Which cells of the transducer lattice are worth the full joiner. */
-import { type Tensor, arange, cat, constantPadNd, embedding, noGrad, scope, where, zeros } from "../torch/index.ts";
+import { arange, cat, constantPadNd, embedding, noGrad, scope, type Tensor, where, zeros } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
-import { type RnntType, checkRnntType, expectShape } from "./lattice.ts";
+import { checkRnntType, expectShape, type RnntType } from "./lattice.ts";
 
 /** Options of {@link getRnntPruneRanges}. */
 export interface PruneRangeOptions {
@@ -28,10 +28,17 @@ export interface PruneRangeOptions {
 export function getRnntPruneRanges({ pxGrad, pyGrad, boundary, sRange = 5, rnntType = "regular", onWarning }: PruneRangeOptions): Tensor {
   checkRnntType(rnntType);
   if (!Number.isInteger(sRange) || sRange < 2) throw new ConfigError("CONFIG_BAD_VALUE", { message: `sRange is ${sRange}; it must be an integer of at least 2` });
-  expectShape("pyGrad", pyGrad, [["N", null], ["S + 1", null], ["T", null]]);
+  expectShape("pyGrad", pyGrad, [
+    ["N", null],
+    ["S + 1", null],
+    ["T", null],
+  ]);
   const [batch, rows, frames] = pyGrad.shape as [number, number, number];
   expectShape("pxGrad", pxGrad, [["N", batch], ["S", rows - 1], rnntType === "regular" ? ["T + 1", frames + 1] : ["T", frames]]);
-  expectShape("boundary", boundary, [["N", batch], ["4", 4]]);
+  expectShape("boundary", boundary, [
+    ["N", batch],
+    ["4", 4],
+  ]);
   const range = usableRange(boundary, rows - 1, sRange, onWarning);
   return noGrad(() => scope(() => rangesOf(pxGrad.detach(), pyGrad.detach(), boundary, range, rnntType === "regular" ? range - 1 : 1)));
 }
@@ -61,9 +68,15 @@ function rangesOf(pxGrad: Tensor, pyGrad: Tensor, boundary: Tensor, range: numbe
 
   const t = arange(0, frames, { device });
   const beforeLast = t.view([1, -1]).lt(boundary.select(1, 3).sub(1).view([-1, 1])); // (N, T)
-  const last = boundary.select(1, 2).sub(range - 1).clampMin(0).view([-1, 1]); // a run that ends with the last symbol
+  const last = boundary
+    .select(1, 2)
+    .sub(range - 1)
+    .clampMin(0)
+    .view([-1, 1]); // a run that ends with the last symbol
   const begin = where(beforeLast, best, last);
-  return withinSteps(begin, t, maxStep).unsqueeze(2).add(arange(0, range, { device })); // (N, T, range)
+  return withinSteps(begin, t, maxStep)
+    .unsqueeze(2)
+    .add(arange(0, range, { device })); // (N, T, range)
 }
 
 /** The nearest starts (N, T) that begin at 0, never fall, and rise by at most `maxStep` a frame. */
@@ -86,10 +99,22 @@ const suffixMinimum = (x: Tensor): Tensor => x.flip([1]).cummin(1)[0].flip([1]);
  * @throws ShapeError SHAPE_MISMATCH
  */
 export function doRnntPruning(am: Tensor, lm: Tensor, ranges: Tensor): { am: Tensor; lm: Tensor } {
-  expectShape("ranges", ranges, [["N", null], ["T", null], ["R", null]]);
+  expectShape("ranges", ranges, [
+    ["N", null],
+    ["T", null],
+    ["R", null],
+  ]);
   const [batch, frames, range] = ranges.shape as [number, number, number];
-  expectShape("am", am, [["N", batch], ["T", frames], ["C", null]]);
-  expectShape("lm", lm, [["N", batch], ["S + 1", null], ["C", null]]);
+  expectShape("am", am, [
+    ["N", batch],
+    ["T", frames],
+    ["C", null],
+  ]);
+  expectShape("lm", lm, [
+    ["N", batch],
+    ["S + 1", null],
+    ["C", null],
+  ]);
   const rows = lm.size(1);
   const offsets = arange(0, batch, { device: ranges.device }).mul(rows).view([-1, 1, 1]);
   return {

@@ -1,7 +1,7 @@
 /** The transducer loss of a joiner that only adds its two inputs: cheap enough for all cells, and the guide to which cells matter. */
-import { type Tensor, full } from "../torch/index.ts";
+import { full, type Tensor } from "../torch/index.ts";
 import { ShapeError } from "../util/errors.ts";
-import { type LatticeOptions, type Reduction, checkRnntType, expectShape, reduce, transducerLattice } from "./lattice.ts";
+import { checkRnntType, expectShape, type LatticeOptions, type Reduction, reduce, transducerLattice } from "./lattice.ts";
 
 /** Options of {@link rnntLossSmoothed}. */
 export interface SmoothedLossOptions extends LatticeOptions {
@@ -45,12 +45,26 @@ const tiny = (dtype: string): number => (dtype === "float64" ? 2.225073858507201
 export function rnntLossSmoothed(options: SmoothedLossOptions): SmoothedLoss {
   const { lm, am, symbols, boundary, rnntType = "regular", delayPenalty = 0, reduction = "sum", returnGrad = false } = options;
   checkRnntType(rnntType);
-  expectShape("am", am, [["N", null], ["T", null], ["V", null]]);
+  expectShape("am", am, [
+    ["N", null],
+    ["T", null],
+    ["V", null],
+  ]);
   const [batch, frames, vocabulary] = am.shape as [number, number, number];
-  expectShape("symbols", symbols, [["N", batch], ["S", null]]);
+  expectShape("symbols", symbols, [
+    ["N", batch],
+    ["S", null],
+  ]);
   const count = symbols.size(1);
-  expectShape("lm", lm, [["N", batch], ["S + 1", count + 1], ["V", vocabulary]]);
-  expectShape("boundary", boundary, [["N", batch], ["4", 4]]);
+  expectShape("lm", lm, [
+    ["N", batch],
+    ["S + 1", count + 1],
+    ["V", vocabulary],
+  ]);
+  expectShape("boundary", boundary, [
+    ["N", batch],
+    ["4", 4],
+  ]);
   if (am.dtype !== lm.dtype || (am.dtype !== "float32" && am.dtype !== "float64")) {
     throw new ShapeError("SHAPE_MISMATCH", { message: `am is ${am.dtype} and lm ${lm.dtype}`, fix: "give both as float32, outside of autocast" });
   }
@@ -91,12 +105,21 @@ function stepLogProbs(
   }
   if (amOnlyScale !== 0) {
     // The prior of a symbol is its mean over all cells of the batch, padding included, as the reference has it.
-    const prior = lmProbs.div(lmProbs.sum([2], true)).mean([0, 1]).add(smallest); // (V)
+    const prior = lmProbs
+      .div(lmProbs.sum([2], true))
+      .mean([0, 1])
+      .add(smallest); // (V)
     const amNorm = amProbs.matmul(prior).log().unsqueeze(1).add(amMax.transpose(1, 2)); // (N, 1, T)
     const logPrior = prior.log();
     const symbolPrior = logPrior.unsqueeze(0).expand([batch, -1]).gather(1, symbols).unsqueeze(2); // (N, S, 1)
     px = px.add(amSymbols.add(symbolPrior).sub(amNorm).mul(amOnlyScale));
-    py = py.add(amBlank.add(logPrior.slice(0, blank, blank + 1)).sub(amNorm).mul(amOnlyScale).expand([batch, count + 1, frames]));
+    py = py.add(
+      amBlank
+        .add(logPrior.slice(0, blank, blank + 1))
+        .sub(amNorm)
+        .mul(amOnlyScale)
+        .expand([batch, count + 1, frames]),
+    );
   }
   return { px, py };
 }

@@ -1,5 +1,5 @@
 import { Dropout, type Init, Linear, Module, ModuleList, type Schedule } from "../nn/index.ts";
-import { type Tensor, scope } from "../torch/index.ts";
+import { scope, type Tensor } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { AttentionDecoder } from "./attentionDecoder.ts";
 import { Decoder } from "./decoder.ts";
@@ -71,7 +71,8 @@ export class AsrModel extends Module {
     const { generator, ...shape } = options;
     const { vocabSize, featureDim = 80, frontEndChannels, decoderDim = 512, joinerDim = 512, contextSize = 2 } = options;
     const { useTransducer = true, useCtc = false, useAttentionDecoder = false, dropout } = options;
-    if (!useTransducer && !useCtc) throw new ConfigError("CONFIG_BAD_VALUE", { at: "useTransducer", message: "the model has neither transducer nor CTC", fix: "turn one of them on" });
+    if (!useTransducer && !useCtc)
+      throw new ConfigError("CONFIG_BAD_VALUE", { at: "useTransducer", message: "the model has neither transducer nor CTC", fix: "turn one of them on" });
     this.options = shape;
     this.vocabSize = vocabSize;
     const encoder = new Zipformer2(options);
@@ -140,7 +141,8 @@ export class AsrModel extends Module {
    */
   ctcLogProbs(encoderOut: Tensor): Tensor {
     const { ctcDropout, ctcLinear } = this;
-    if (!ctcDropout || !ctcLinear) throw new ConfigError("CONFIG_BAD_VALUE", { at: "useCtc", message: "the model has no CTC output", fix: "build it with useCtc, or decode by its transducer" });
+    if (!ctcDropout || !ctcLinear)
+      throw new ConfigError("CONFIG_BAD_VALUE", { at: "useCtc", message: "the model has no CTC output", fix: "build it with useCtc, or decode by its transducer" });
     return scope(() => ctcLinear.forward(ctcDropout.forward(encoderOut)).logSoftmax(-1));
   }
 }

@@ -1,5 +1,5 @@
-import { Dropout, Embedding, type Init, LayerNorm, Linear, Module, ModuleList, expectShape, paddingMask } from "../nn/index.ts";
-import { type Tensor, arange, noGrad, ones, scope, stack } from "../torch/index.ts";
+import { Dropout, Embedding, expectShape, type Init, LayerNorm, Linear, Module, ModuleList, paddingMask } from "../nn/index.ts";
+import { arange, noGrad, ones, scope, stack, type Tensor } from "../torch/index.ts";
 import { MultiHeadAttention } from "./multiHeadAttention.ts";
 
 /** Options of AttentionDecoder. */
@@ -45,7 +45,15 @@ class AttentionDecoderLayer extends Module {
     this.normFeedforward = this.child("norm_ff", norm());
     this.feedforwardIn = new Linear({ inFeatures: dim, outFeatures: feedforwardDim, generator });
     this.feedforwardOut = new Linear({ inFeatures: feedforwardDim, outFeatures: dim, generator });
-    this.child("feed_forward", new ModuleList(new Map([[0, this.feedforwardIn], [3, this.feedforwardOut]]))); // prettier-ignore
+    this.child(
+      "feed_forward",
+      new ModuleList(
+        new Map([
+          [0, this.feedforwardIn],
+          [3, this.feedforwardOut],
+        ]),
+      ),
+    ); // prettier-ignore
     this.dropout = this.child("dropout", new Dropout({ p: dropout }));
   }
 
@@ -65,7 +73,9 @@ class AttentionDecoderLayer extends Module {
 /** Sines in even, cosines in odd columns, at wavelengths up to 10000 * 2 pi (arXiv 1706.03762, section 3.5): (length, D). */
 function sinusoids(length: number, dim: number, device: string): Tensor {
   const position = arange(0, length, { dtype: "float32", device }).unsqueeze(1);
-  const frequency = arange(0, dim, { step: 2, dtype: "float32", device }).mul(-Math.log(10000) / dim).exp();
+  const frequency = arange(0, dim, { step: 2, dtype: "float32", device })
+    .mul(-Math.log(10000) / dim)
+    .exp();
   const phase = position.mul(frequency);
   return stack([phase.sin(), phase.cos()], 2).flatten(1);
 }
@@ -93,11 +103,17 @@ class TransformerDecoder extends Module {
     const [, length] = ids.shape as [number, number];
     const { device } = memory;
     if (!this.positions || this.positions.size(0) < length || this.positions.device !== device) {
-      this.positions = this.hold("positions", noGrad(() => scope(() => sinusoids(Math.max(512, length), this.dim, device))));
+      this.positions = this.hold(
+        "positions",
+        noGrad(() => scope(() => sinusoids(Math.max(512, length), this.dim, device))),
+      );
     }
     const padding = paddingMask(memoryLengths, memory.size(1), device)?.unsqueeze(1).unsqueeze(1) ?? null;
     const future = ones([length, length], { dtype: "bool", device }).triu(1);
-    let x = this.embed.forward(ids).mul(Math.sqrt(this.dim)).add(this.positions.slice(0, 0, length));
+    let x = this.embed
+      .forward(ids)
+      .mul(Math.sqrt(this.dim))
+      .add(this.positions.slice(0, 0, length));
     x = this.dropout.forward(x);
     for (const layer of this.layers.items) x = layer.forward(x, memory, future, padding);
     return this.outputLayer.forward(x);

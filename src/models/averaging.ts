@@ -2,8 +2,9 @@
  * The average of a model over the updates of a stretch of training, from running averages in checkpoints.
  * Source: icefall checkpoint.py, update_averaged_model and average_checkpoints_with_averaged_model.
  */
-import { type Tensor, noGrad, scope } from "../torch/index.ts";
+
 import type { Module } from "../nn/index.ts";
+import { noGrad, scope, type Tensor } from "../torch/index.ts";
 import { CheckpointError } from "../util/errors.ts";
 import { type Checkpoint, disposeCheckpoint, epochPath, loadCheckpoint } from "./checkpoint.ts";
 
@@ -53,7 +54,8 @@ export function averagedCheckpoint(expDir: string, { epoch, avg, useAveragedMode
     if (epoch - avg === 0 && end.modelAvg) return replaceModel(end, new Map(Array.from(end.modelAvg, ([key, tensor]) => [key, tensor.clone()])));
     throw new CheckpointError("CHECKPOINT_BAD_AVERAGE", { at: expDir, message: `--avg is ${avg}, expected 1 to ${epoch} with --epoch ${epoch}`, fix: "average fewer epochs" });
   }
-  if (avg < 1 || avg > epoch) throw new CheckpointError("CHECKPOINT_BAD_AVERAGE", { at: expDir, message: `--avg is ${avg}, expected 1 to ${epoch} with --epoch ${epoch}`, fix: "average fewer epochs" });
+  if (avg < 1 || avg > epoch)
+    throw new CheckpointError("CHECKPOINT_BAD_AVERAGE", { at: expDir, message: `--avg is ${avg}, expected 1 to ${epoch} with --epoch ${epoch}`, fix: "average fewer epochs" });
   if (avg === 1) return end;
   const sum = new Map(Array.from(end.model, ([key, tensor]) => [key, tensor.clone()]));
   for (let e = epoch - avg + 1; e < epoch; e++) {
@@ -73,11 +75,17 @@ function sameKey(tensors: ReadonlyMap<string, Tensor>, key: string, at: string):
 
 /** The average over the updates after `start` until `end`, from their running averages. */
 function between(start: Checkpoint, end: Checkpoint, at: string): Map<string, Tensor> {
-  if (!start.modelAvg || !end.modelAvg || !start.state || !end.state) throw new CheckpointError("CHECKPOINT_BAD_AVERAGE", { at, message: "a checkpoint has no running average", fix: "decode with --use-averaged-model 0" });
+  if (!start.modelAvg || !end.modelAvg || !start.state || !end.state)
+    throw new CheckpointError("CHECKPOINT_BAD_AVERAGE", { at, message: "a checkpoint has no running average", fix: "decode with --use-averaged-model 0" });
   const period = start.state.averagePeriod;
   const from = Math.floor(start.state.batchIdxTrain / period) * period;
   const to = Math.floor(end.state.batchIdxTrain / period) * period;
-  if (to <= from) throw new CheckpointError("CHECKPOINT_BAD_AVERAGE", { at, message: `the epochs lie less than --average-period (${period} updates) apart`, fix: "average over more epochs, or decode with --use-averaged-model 0" });
+  if (to <= from)
+    throw new CheckpointError("CHECKPOINT_BAD_AVERAGE", {
+      at,
+      message: `the epochs lie less than --average-period (${period} updates) apart`,
+      fix: "average over more epochs, or decode with --use-averaged-model 0",
+    });
   const weightEnd = to / (to - from);
   const weightStart = 1 - weightEnd;
   const startAvg = start.modelAvg;

@@ -2,13 +2,13 @@
  * Checkpoints: one safetensors file that holds the model, its running average, the optimiser, the generators' state, the
  * tokenizer and the options: enough to go on training or to recognise speech with nothing else.
  */
-import { existsSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type ModelConfig, modelOptions } from "./options.ts";
-import { type Tensor, fromTypedArray, loadTensors, saveTensors, scope } from "../torch/index.ts";
+import { fromTypedArray, loadTensors, saveTensors, scope, type Tensor } from "../torch/index.ts";
 import { CheckpointError, FormatError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
 import type { RandomState } from "../util/random.ts";
+import { type ModelConfig, modelOptions } from "./options.ts";
 
 const formatVersion = 1;
 
@@ -69,7 +69,8 @@ export function saveCheckpoint(path: string, { config, state, model, modelAvg, o
 
 /** @throws CheckpointError CHECKPOINT_MISSING, CHECKPOINT_BAD */
 export function loadCheckpoint(path: string): Checkpoint {
-  if (!existsSync(path)) throw new CheckpointError("CHECKPOINT_MISSING", { at: path, message: "no such checkpoint", fix: "give the path of an epoch-N.safetensors file that serac train wrote" });
+  if (!existsSync(path))
+    throw new CheckpointError("CHECKPOINT_MISSING", { at: path, message: "no such checkpoint", fix: "give the path of an epoch-N.safetensors file that serac train wrote" });
   let file: ReturnType<typeof loadTensors>;
   try {
     file = loadTensors(path);
@@ -130,6 +131,11 @@ export function removeOldCheckpoints(expDir: string, keep: number): void {
 
 /** The bytes of a tokenizer file, to be kept in checkpoints. @throws CheckpointError CHECKPOINT_MISSING */
 export function readTokenizer(path: string): Uint8Array {
-  if (!existsSync(path)) throw new CheckpointError("CHECKPOINT_MISSING", { at: path, message: "no such SentencePiece model", fix: "make one: serac bpe train --manifest train.jsonl --vocab-size 500 --out bpe.model" });
+  if (!existsSync(path))
+    throw new CheckpointError("CHECKPOINT_MISSING", {
+      at: path,
+      message: "no such SentencePiece model",
+      fix: "make one: serac bpe train --manifest train.jsonl --vocab-size 500 --out bpe.model",
+    });
   return readFileSync(path);
 }

@@ -1,5 +1,5 @@
-import { Balancer, Conv1d, Embedding, type Init, Module, expectShape } from "../nn/index.ts";
-import { type Tensor, pad, scope } from "../torch/index.ts";
+import { Balancer, Conv1d, Embedding, expectShape, type Init, Module } from "../nn/index.ts";
+import { pad, scope, type Tensor } from "../torch/index.ts";
 
 /** Options of Decoder. */
 export interface DecoderOptions extends Init {
@@ -31,9 +31,7 @@ export class Decoder extends Module {
     this.embedding = this.child("embedding", new Embedding({ vocabSize, dim, generator }));
     this.balancer = this.child("balancer", balancer());
     this.conv =
-      contextSize > 1
-        ? this.child("conv", new Conv1d({ inChannels: dim, outChannels: dim, kernelSize: contextSize, groups: dim / groupWidth, bias: false, generator }))
-        : null;
+      contextSize > 1 ? this.child("conv", new Conv1d({ inChannels: dim, outChannels: dim, kernelSize: contextSize, groups: dim / groupWidth, bias: false, generator })) : null;
     this.balancer2 = this.child("balancer2", balancer());
   }
 
@@ -58,7 +56,10 @@ export class Decoder extends Module {
     const { contextSize: context } = this;
     const [batch, length, dim] = x.shape as [number, number, number];
     const outputs = length - context + 1;
-    const windows = x.unfold(1, context, 1).reshape([batch * outputs, groups, groupWidth * context]).transpose(0, 1); // (g, N U', 4 context)
+    const windows = x
+      .unfold(1, context, 1)
+      .reshape([batch * outputs, groups, groupWidth * context])
+      .transpose(0, 1); // (g, N U', 4 context)
     const kernels = weight.view([groups, dim / groups, groupWidth * context]).transpose(1, 2); // (g, 4 context, D / g)
     return windows.bmm(kernels).transpose(0, 1).reshape([batch, outputs, dim]);
   }

@@ -1,5 +1,5 @@
 import { type Init, Linear, Module } from "../nn/index.ts";
-import { type Tensor, scope } from "../torch/index.ts";
+import { scope, type Tensor } from "../torch/index.ts";
 
 /** Options of Joiner. */
 export interface JoinerOptions extends Init {

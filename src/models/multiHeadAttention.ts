@@ -1,5 +1,5 @@
 import { type Init, Linear, Module } from "../nn/index.ts";
-import { type Tensor, ops } from "../torch/index.ts";
+import { ops, type Tensor } from "../torch/index.ts";
 
 /** Scaled dot-product attention between two sequences. Source: icefall zipformer/attention_decoder.py (MultiHeadAttention). */
 export class MultiHeadAttention extends Module {

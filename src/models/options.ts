@@ -1,7 +1,8 @@
 /** Options that shape the model: icefall's flags and defaults (zipformer/train.py), which checkpoints carry. */
-import type { AsrModelOptions } from "./asrModel.ts";
+
 import { ConfigError } from "../util/errors.ts";
-import { type Options, type Schema, boolean, integer, integers } from "../util/options.ts";
+import { boolean, integer, integers, type Options, type Schema } from "../util/options.ts";
+import type { AsrModelOptions } from "./asrModel.ts";
 
 const group = "Model";
 

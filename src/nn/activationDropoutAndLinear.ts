@@ -1,4 +1,4 @@
-import { type Tensor, ops } from "../torch/index.ts";
+import { ops, type Tensor } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 import { type Schedule, scheduled } from "./scheduledFloat.ts";

@@ -1,4 +1,4 @@
-import { type Tensor, ops } from "../torch/index.ts";
+import { ops, type Tensor } from "../torch/index.ts";
 import { Module } from "./module.ts";
 import { type Schedule, ScheduledFloat, scheduled } from "./scheduledFloat.ts";
 
@@ -43,7 +43,13 @@ export class Balancer extends Module {
     minAbs = 0.2,
     maxAbs = 100,
     gradScale = 0.04,
-    prob = new ScheduledFloat([[0, 0.5], [8000, 0.125]], { fallback: 0.4 }), // prettier-ignore
+    prob = new ScheduledFloat(
+      [
+        [0, 0.5],
+        [8000, 0.125],
+      ],
+      { fallback: 0.4 },
+    ), // prettier-ignore
   }: BalancerOptions) {
     super();
     this.channelDim = channelDim;

@@ -1,4 +1,4 @@
-import { type Tensor, full, ops, randn } from "../torch/index.ts";
+import { full, ops, randn, type Tensor } from "../torch/index.ts";
 import type { Init } from "./init.ts";
 import { limitParamValue } from "./limitParamValue.ts";
 import { Module, type Parameter } from "./module.ts";

@@ -1,4 +1,4 @@
-import { type Tensor, callOperator, full } from "../torch/index.ts";
+import { callOperator, full, type Tensor } from "../torch/index.ts";
 import type { Init } from "./init.ts";
 import { limitParamValue } from "./limitParamValue.ts";
 import { Module, type Parameter } from "./module.ts";
@@ -14,7 +14,10 @@ export class Bypass extends Module {
   constructor({
     channels,
     skipRate = 0,
-    minScale = new ScheduledFloat([[0, 0.9], [20000, 0.2]]), // prettier-ignore
+    minScale = new ScheduledFloat([
+      [0, 0.9],
+      [20000, 0.2],
+    ]), // prettier-ignore
     generator,
   }: Init & { channels: number; skipRate?: Schedule; minScale?: Schedule }) {
     super();

@@ -1,5 +1,5 @@
 /** Convolutions over time, and over time and frequency. */
-import { type Tensor, conv1d, conv2d } from "../torch/index.ts";
+import { conv1d, conv2d, type Tensor } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 

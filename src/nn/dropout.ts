@@ -1,4 +1,4 @@
-import { type Tensor, ops, rand } from "../torch/index.ts";
+import { ops, rand, type Tensor } from "../torch/index.ts";
 import { Module } from "./module.ts";
 import { type Schedule, scheduled } from "./scheduledFloat.ts";
 

@@ -1,4 +1,4 @@
-import { type Tensor, embedding, randn } from "../torch/index.ts";
+import { embedding, randn, type Tensor } from "../torch/index.ts";
 import type { Init } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 

@@ -1,5 +1,5 @@
 /** Initial values of parameters. */
-import { type Generator, type Tensor, rand } from "../torch/index.ts";
+import { type Generator, rand, type Tensor } from "../torch/index.ts";
 
 /** What every constructor of a layer with parameters takes. */
 export interface Init {
@@ -8,7 +8,10 @@ export interface Init {
 }
 
 /** Uniform in [-bound, bound]. */
-export const uniform = (shape: readonly number[], bound: number, { generator }: Init): Tensor => rand(shape, { generator, device: generator.device }).mul_(2 * bound).sub_(bound);
+export const uniform = (shape: readonly number[], bound: number, { generator }: Init): Tensor =>
+  rand(shape, { generator, device: generator.device })
+    .mul_(2 * bound)
+    .sub_(bound);
 
 /**
  * Weight and bias of a linear or convolutional layer, by PyTorch's default: uniform in 1 / sqrt(fanIn) around 0.

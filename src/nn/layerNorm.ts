@@ -1,4 +1,4 @@
-import { type Tensor, layerNorm, ones, zeros } from "../torch/index.ts";
+import { layerNorm, ones, type Tensor, zeros } from "../torch/index.ts";
 import { Module, type Parameter } from "./module.ts";
 
 /** Normalises every frame to mean 0 and variance 1, then scales and shifts each channel. */

@@ -1,4 +1,4 @@
-import { type Tensor, ops } from "../torch/index.ts";
+import { ops, type Tensor } from "../torch/index.ts";
 import type { Random } from "../util/random.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { type Tensor, linear } from "../torch/index.ts";
+import { linear, type Tensor } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 import { expectChannels } from "./shapes.ts";

@@ -1,7 +1,7 @@
 /**
  * What layers are made of: named parameters and sub-modules, whose order is that of PyTorch's state_dict.
  */
-import { type DType, type Generator, type Tensor, keep, noGrad } from "../torch/index.ts";
+import { type DType, type Generator, keep, noGrad, type Tensor } from "../torch/index.ts";
 import { CheckpointError, internal } from "../util/errors.ts";
 import type { Random } from "../util/random.ts";
 

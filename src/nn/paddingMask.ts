@@ -1,4 +1,4 @@
-import { type Tensor, arange, tensor } from "../torch/index.ts";
+import { arange, type Tensor, tensor } from "../torch/index.ts";
 
 /**
  * Which frames are padding.
@@ -8,5 +8,7 @@ import { type Tensor, arange, tensor } from "../torch/index.ts";
  */
 export function paddingMask(lengths: readonly number[], frames: number, device = "cpu"): Tensor | null {
   if (lengths.every((length) => length >= frames)) return null;
-  return arange(0, frames, { device }).unsqueeze(0).ge(tensor(lengths, { dtype: "int64", device }).unsqueeze(1));
+  return arange(0, frames, { device })
+    .unsqueeze(0)
+    .ge(tensor(lengths, { dtype: "int64", device }).unsqueeze(1));
 }

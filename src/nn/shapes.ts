@@ -16,5 +16,6 @@ export function expectShape(at: string, x: Tensor, pattern: readonly (number | s
 
 /** Checks the last dimension. @throws ShapeError SHAPE_MISMATCH */
 export function expectChannels(at: string, x: Tensor, channels: number): void {
-  if (x.shape.at(-1) !== channels) throw new ShapeError("SHAPE_MISMATCH", { at, message: `got a tensor of shape ${text(x.shape)}, expected ${channels} channels in the last dimension` });
+  if (x.shape.at(-1) !== channels)
+    throw new ShapeError("SHAPE_MISMATCH", { at, message: `got a tensor of shape ${text(x.shape)}, expected ${channels} channels in the last dimension` });
 }

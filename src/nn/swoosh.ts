@@ -1,4 +1,4 @@
-import { type Tensor, ops } from "../torch/index.ts";
+import { ops, type Tensor } from "../torch/index.ts";
 import { Module } from "./module.ts";
 
 /** log(1 + exp(x - 1)) - 0.08 x - 0.313261687. Training keeps its derivative in 8 bits. Source: Zipformer (arXiv 2310.11230), section 3.4. */

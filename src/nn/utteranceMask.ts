@@ -1,4 +1,4 @@
-import { type Tensor, fromTypedArray } from "../torch/index.ts";
+import { fromTypedArray, type Tensor } from "../torch/index.ts";
 import type { Random } from "../util/random.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { type Tensor, ones, ops } from "../torch/index.ts";
+import { ones, ops, type Tensor } from "../torch/index.ts";
 import { Module } from "./module.ts";
 import { type Schedule, ScheduledFloat, scheduled } from "./scheduledFloat.ts";
 
@@ -15,7 +15,14 @@ export interface WhitenOptions {
 }
 
 /** A limit of `x` that grows to `ratio` times it over 20000 batches. */
-export const whiteningLimit = (x: number, ratio = 2): ScheduledFloat => new ScheduledFloat([[0, x], [20000, ratio * x]], { fallback: x }); // prettier-ignore
+export const whiteningLimit = (x: number, ratio = 2): ScheduledFloat =>
+  new ScheduledFloat(
+    [
+      [0, x],
+      [20000, ratio * x],
+    ],
+    { fallback: x },
+  ); // prettier-ignore
 
 /**
  * Leaves values as they are; in the backward pass nudges the gradients so that the channels' covariance comes nearer to a multiple of

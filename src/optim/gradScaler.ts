@@ -1,5 +1,5 @@
 /** Scaling of the loss, so that gradients in half precision do not vanish. */
-import { type Tensor, callOperator, full, noGrad, scope, stack, zeros } from "../torch/index.ts";
+import { callOperator, full, noGrad, scope, stack, type Tensor, zeros } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 
 /** Options of {@link GradScaler}; the defaults are torch's. */
@@ -109,7 +109,11 @@ export class GradScaler {
       return found.item() !== 0;
     }
     for (const g of grads) g.mul_(inverse);
-    return stack(grads.map((g) => g.isfinite().all())).all().item() === 0;
+    return (
+      stack(grads.map((g) => g.isfinite().all()))
+        .all()
+        .item() === 0
+    );
   }
 
   stateDict(): GradScalerState {

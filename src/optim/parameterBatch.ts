@@ -1,5 +1,5 @@
 /** Parameters of one shape, updated together. */
-import { type Tensor, callOperator, keep, noGrad, scope, stack, zerosLike } from "../torch/index.ts";
+import { callOperator, keep, noGrad, scope, stack, type Tensor, zerosLike } from "../torch/index.ts";
 
 /** What ScaledAdam remembers of a batch of n parameters; tensors are stacked over the batch. */
 export interface BatchState {
@@ -48,7 +48,10 @@ export class ParameterSlice {
   /** (m) sum of a * b over every parameter, of two tensors (m, ...shape). */
   dot(a: Tensor, b: Tensor): Tensor {
     const m = this.parameters.length;
-    return a.reshape([m, 1, -1]).bmm(b.reshape([m, -1, 1])).view([m]);
+    return a
+      .reshape([m, 1, -1])
+      .bmm(b.reshape([m, -1, 1]))
+      .view([m]);
   }
 
   /** (m, 1, ...): a tensor (m) in the form that broadcasts over the parameters. */
@@ -141,7 +144,13 @@ export function batchParameters(parameters: readonly Tensor[]): ParameterBatch[]
   });
   return [...groups.values()]
     .sort((a, b) => (a.dtype === b.dtype ? compareShapes(a.shape, b.shape) : a.dtype < b.dtype ? -1 : 1))
-    .map(({ indices }) => new ParameterBatch(indices, indices.map((i) => parameters[i] as Tensor)));
+    .map(
+      ({ indices }) =>
+        new ParameterBatch(
+          indices,
+          indices.map((i) => parameters[i] as Tensor),
+        ),
+    );
 }
 
 function compareShapes(a: readonly number[], b: readonly number[]): number {

@@ -1,9 +1,9 @@
 /** ScaledAdam: Adam whose steps are proportional to the size of each parameter, and that learns the size as well. */
-import { type Tensor, cat, keep, noGrad, scope, zeros, zerosLike } from "../torch/index.ts";
+import { cat, keep, noGrad, scope, type Tensor, zeros, zerosLike } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { GradientClipping, scientific } from "./clipping.ts";
-import { type BatchState, type ParameterBatch, type ParameterSlice, type ScaleState, batchParameters } from "./parameterBatch.ts";
-import { type OptimizerState, exportState, importState } from "./scaledAdamState.ts";
+import { type BatchState, batchParameters, type ParameterBatch, type ParameterSlice, type ScaleState } from "./parameterBatch.ts";
+import { exportState, importState, type OptimizerState } from "./scaledAdamState.ts";
 
 /** Options of {@link ScaledAdam}, with icefall's defaults. */
 export interface ScaledAdamOptions {
@@ -138,7 +138,9 @@ export class ScaledAdam {
   private describeClipped(squares: readonly number[], total: number, factor: number): string {
     const order = this.batches.flatMap((batch) => batch.indices);
     const rank = (square: number): number => (Number.isNaN(square) ? Number.POSITIVE_INFINITY : square);
-    const ranked = squares.map((square, i) => ({ square, name: this.names[order[i] as number] })).sort((a, b) => (rank(a.square) === rank(b.square) ? 0 : rank(b.square) - rank(a.square)));
+    const ranked = squares
+      .map((square, i) => ({ square, name: this.names[order[i] as number] }))
+      .sort((a, b) => (rank(a.square) === rank(b.square) ? 0 : rank(b.square) - rank(a.square)));
     const shares = ranked.slice(0, 10).map(({ name, square }) => `${name} ${Number.isFinite(total) ? (square / total).toFixed(3) : scientific(square)}`);
     return `Scaling gradients by ${scientific(factor)}; the largest shares of their squared norm ${scientific(total)}: ${shares.join(", ")}`;
   }

@@ -1,5 +1,5 @@
 /** ScaledAdam's state in the layout of icefall's checkpoints, which is that of torch's optimisers. */
-import { type Tensor, fromTypedArray, keep, noGrad, scope } from "../torch/index.ts";
+import { fromTypedArray, keep, noGrad, scope, type Tensor } from "../torch/index.ts";
 import { CheckpointError } from "../util/errors.ts";
 import type { GradientClipping } from "./clipping.ts";
 import type { BatchState, ParameterBatch } from "./parameterBatch.ts";
@@ -91,7 +91,13 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
   const uneven = loaded.findIndex(({ step }) => step !== steps);
   if (uneven >= 0) throw mismatch(`its entries have taken ${steps} and ${loaded[uneven]?.step} steps`);
   batches.forEach((batch, i) => {
-    const { exp_avg_sq: expAvgSq, delta, param_rms: paramRms, scale_grads: scaleGrads, scale_exp_avg_sq: scaleExpAvgSq } = (loaded[i] as (typeof loaded)[number]).tensors as Record<string, Tensor>;
+    const {
+      exp_avg_sq: expAvgSq,
+      delta,
+      param_rms: paramRms,
+      scale_grads: scaleGrads,
+      scale_exp_avg_sq: scaleExpAvgSq,
+    } = (loaded[i] as (typeof loaded)[number]).tensors as Record<string, Tensor>;
     const scale = batch.isScalar ? undefined : ({ paramRms, scaleGrads, scaleExpAvgSq } as BatchState["scale"]);
     batch.state = { expAvgSq, delta, scale } as BatchState;
   });

@@ -1,7 +1,7 @@
 /** Gradients beyond `Tensor.backward`, and whether they are recorded at all. */
 import { torchAddon } from "./native.ts";
 import { reserve } from "./tape.ts";
-import { type Tensor, live, native, wrap } from "./tensor.ts";
+import { live, native, type Tensor, wrap } from "./tensor.ts";
 
 function withGradMode<T>(enabled: boolean, body: () => T): T {
   const before = torchAddon().setGradMode(enabled);
@@ -26,7 +26,12 @@ export const enableGrad = <T>(body: () => T): T => withGradMode(true, body);
 export function grad(
   outputs: readonly Tensor[],
   inputs: readonly Tensor[],
-  { gradOutputs = [], retainGraph = false, createGraph = false, allowUnused = false }: { gradOutputs?: readonly (Tensor | null)[]; retainGraph?: boolean; createGraph?: boolean; allowUnused?: boolean } = {},
+  {
+    gradOutputs = [],
+    retainGraph = false,
+    createGraph = false,
+    allowUnused = false,
+  }: { gradOutputs?: readonly (Tensor | null)[]; retainGraph?: boolean; createGraph?: boolean; allowUnused?: boolean } = {},
 ): (Tensor | null)[] {
   const tape = reserve(2 * outputs.length + inputs.length);
   let at = 0;

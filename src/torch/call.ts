@@ -82,7 +82,6 @@ export function callOperator(name: string, positional: readonly Argument[], name
     while (args.length < at) args.push(undefined);
     args[at] = value;
   }
-  for (let i = 0; i < args.length; i++)
-    if (typeof args[i] === "string" && /ScalarType/.test(schema.arguments[i]?.type ?? "")) args[i] = dtypeCode(args[i] as DType);
+  for (let i = 0; i < args.length; i++) if (typeof args[i] === "string" && /ScalarType/.test(schema.arguments[i]?.type ?? "")) args[i] = dtypeCode(args[i] as DType);
   return invoke(op, ...args);
 }

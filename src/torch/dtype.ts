@@ -68,5 +68,4 @@ export type MemoryFormat = "contiguous" | "preserve" | "channelsLast";
 const memoryFormats: Record<MemoryFormat, number> = { contiguous: 0, preserve: 1, channelsLast: 2 };
 
 /** libtorch's code of a memory format; undefined and null pass through. */
-export const memoryFormatCode = (format: MemoryFormat | null | undefined): number | null | undefined =>
-  format === undefined || format === null ? format : memoryFormats[format];
+export const memoryFormatCode = (format: MemoryFormat | null | undefined): number | null | undefined => (format === undefined || format === null ? format : memoryFormats[format]);

@@ -1,10 +1,10 @@
 /** Making tensors. The default dtype is float32, whatever the numbers look like. */
 import { ShapeError } from "../util/errors.ts";
-import { type Operator, invoke, operator } from "./call.ts";
-import { type DType, type TypedArray, arrayOf, dtypeCode, dtypeOfArray } from "./dtype.ts";
+import { invoke, type Operator, operator } from "./call.ts";
+import { arrayOf, type DType, dtypeCode, dtypeOfArray, type TypedArray } from "./dtype.ts";
 import type { Generator } from "./generator.ts";
 import { torchAddon } from "./native.ts";
-import { type Tensor, native, wrap } from "./tensor.ts";
+import { native, type Tensor, wrap } from "./tensor.ts";
 
 /** Where and as what a new tensor is made. */
 export interface TensorOptions {
@@ -26,7 +26,11 @@ const finish = (t: Tensor, { requiresGrad }: TensorOptions): Tensor => (requires
  * A tensor with the elements of a typed array: a copy, or with `share` the array itself, which must then not be resized or transferred.
  * @throws ShapeError SHAPE_MISMATCH when the shape has another number of elements
  */
-export function fromTypedArray(data: TypedArray, shape: readonly number[], { dtype = dtypeOfArray(data), device, requiresGrad, share = false }: TensorOptions & { share?: boolean } = {}): Tensor {
+export function fromTypedArray(
+  data: TypedArray,
+  shape: readonly number[],
+  { dtype = dtypeOfArray(data), device, requiresGrad, share = false }: TensorOptions & { share?: boolean } = {},
+): Tensor {
   const t = wrap(native(() => torchAddon().fromData(data, dtypeCode(dtype), shape, share)));
   return finish(device === undefined || device === "cpu" ? t : t.to({ device }), { requiresGrad });
 }
@@ -93,18 +97,22 @@ export const empty = (shape: readonly number[], options: TensorOptions = {}): Te
 export const zeros = (shape: readonly number[], options: TensorOptions = {}): Tensor => finish(invoke(ops.zeros, shape, ...tail(options)) as Tensor, options);
 export const ones = (shape: readonly number[], options: TensorOptions = {}): Tensor => finish(invoke(ops.ones, shape, ...tail(options)) as Tensor, options);
 /** A tensor of one value. */
-export const full = (shape: readonly number[], value: number | boolean, options: TensorOptions = {}): Tensor => finish(invoke(ops.full, shape, value, ...tail(options)) as Tensor, options);
+export const full = (shape: readonly number[], value: number | boolean, options: TensorOptions = {}): Tensor =>
+  finish(invoke(ops.full, shape, value, ...tail(options)) as Tensor, options);
 /** The identity matrix (n, n). */
 export const eye = (n: number, options: TensorOptions = {}): Tensor => finish(invoke(ops.eye, n, ...tail(options)) as Tensor, options);
 /** start, start + step, ... below end; int64 unless a dtype is given. */
 export const arange = (start: number, end: number, { step = 1, dtype = "int64", ...options }: TensorOptions & { step?: number } = {}): Tensor =>
   finish(invoke(ops.arange, start, end, step, ...tail({ dtype, ...options })) as Tensor, options);
 /** Uniform in [0, 1). */
-export const rand = (shape: readonly number[], { generator, ...options }: RandomOptions = {}): Tensor => finish(invoke(ops.rand, shape, generator ?? null, ...tail(options)) as Tensor, options);
+export const rand = (shape: readonly number[], { generator, ...options }: RandomOptions = {}): Tensor =>
+  finish(invoke(ops.rand, shape, generator ?? null, ...tail(options)) as Tensor, options);
 /** Standard normal. */
-export const randn = (shape: readonly number[], { generator, ...options }: RandomOptions = {}): Tensor => finish(invoke(ops.randn, shape, generator ?? null, ...tail(options)) as Tensor, options);
+export const randn = (shape: readonly number[], { generator, ...options }: RandomOptions = {}): Tensor =>
+  finish(invoke(ops.randn, shape, generator ?? null, ...tail(options)) as Tensor, options);
 /** Integers in [low, high); int64 unless a dtype is given. */
 export const randint = (low: number, high: number, shape: readonly number[], { generator, dtype = "int64", ...options }: RandomOptions = {}): Tensor =>
   finish(invoke(ops.randint, low, high, shape, generator ?? null, ...tail({ dtype, ...options })) as Tensor, options);
 /** A random order of 0..n-1, int64. */
-export const randperm = (n: number, { generator, dtype = "int64", ...options }: RandomOptions = {}): Tensor => invoke(ops.randperm, n, generator ?? null, ...tail({ dtype, ...options })) as Tensor;
+export const randperm = (n: number, { generator, dtype = "int64", ...options }: RandomOptions = {}): Tensor =>
+  invoke(ops.randperm, n, generator ?? null, ...tail({ dtype, ...options })) as Tensor;

@@ -67,9 +67,17 @@ function parameter(argument: OperatorArgument): Parameter {
     case "Generator":
       return make("Generator", (x) => `${x} instanceof GeneratorHandle`);
     case "ScalarType":
-      return make("DType", (x) => `typeof ${x} === "string"`, (x) => `dtypeCode(${x})`);
+      return make(
+        "DType",
+        (x) => `typeof ${x} === "string"`,
+        (x) => `dtypeCode(${x})`,
+      );
     case "MemoryFormat":
-      return make("MemoryFormat", (x) => `typeof ${x} === "string"`, (x) => `memoryFormatCode(${x})`);
+      return make(
+        "MemoryFormat",
+        (x) => `typeof ${x} === "string"`,
+        (x) => `memoryFormatCode(${x})`,
+      );
     case "Layout":
       return make("number", (x) => `typeof ${x} === "number"`);
     default:
@@ -211,6 +219,10 @@ export function generate(): Record<string, string> {
   return {
     "methods.ts": file("aten", Object.entries(methods), true),
     "functions.ts": file("aten", Object.entries(functions), false),
-    "ops.ts": file("serac", own.map((name): [string, string[]] => [name, [name]]), false),
+    "ops.ts": file(
+      "serac",
+      own.map((name): [string, string[]] => [name, [name]]),
+      false,
+    ),
   };
 }

@@ -1,8 +1,9 @@
 /** Streams of random numbers for tensors; their state is saved in checkpoints. */
+
+import { fromTypedArray } from "./factories.ts";
 import { GeneratorHandle } from "./handle.ts";
 import { torchAddon } from "./native.ts";
-import { type Tensor, native, wrap } from "./tensor.ts";
-import { fromTypedArray } from "./factories.ts";
+import { native, type Tensor, wrap } from "./tensor.ts";
 
 const registry = new FinalizationRegistry<number>((handle) => torchAddon().releaseGenerator(handle));
 

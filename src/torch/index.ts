@@ -1,9 +1,10 @@
 /** libtorch from TypeScript: tensors, gradients, generators, memory. The only importer of the torch addon. */
-export { grad, enableGrad, noGrad } from "./autograd.ts";
+
 export { type AutocastOptions, autocast } from "./autocast.ts";
+export { enableGrad, grad, noGrad } from "./autograd.ts";
 export { callOperator } from "./call.ts";
-export { type DType, type MemoryFormat, type TypedArray, dtypeBytes, isFloating } from "./dtype.ts";
-export { type RandomOptions, type TensorOptions, arange, empty, eye, fromTypedArray, full, ones, rand, randint, randn, randperm, tensor, zeros } from "./factories.ts";
+export { type DType, dtypeBytes, isFloating, type MemoryFormat, type TypedArray } from "./dtype.ts";
+export { arange, empty, eye, fromTypedArray, full, ones, type RandomOptions, rand, randint, randn, randperm, type TensorOptions, tensor, zeros } from "./factories.ts";
 export * from "./generated/functions.ts";
 export * as ops from "./generated/ops.ts";
 export { Generator } from "./generator.ts";

@@ -2,8 +2,8 @@
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { NativeError, ShapeError, TorchError } from "../util/errors.ts";
 import type { ErrorCode } from "../util/errorCodes.ts";
+import { NativeError, ShapeError, TorchError } from "../util/errors.ts";
 import { nativeFolder } from "../util/paths.ts";
 
 /** One argument of an operator, as its schema gives it. */

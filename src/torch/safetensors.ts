@@ -1,11 +1,22 @@
 /** Tensors from and to safetensors files. */
-import { type SafeData, type SafeDtype, type SafeTensor, readSafetensors, writeSafetensors } from "../formats/index.ts";
+import { readSafetensors, type SafeData, type SafeDtype, type SafeTensor, writeSafetensors } from "../formats/index.ts";
 import { TorchError } from "../util/errors.ts";
 import type { DType, TypedArray } from "./dtype.ts";
 import { fromTypedArray } from "./factories.ts";
 import type { Tensor } from "./tensor.ts";
 
-const names = { F64: "float64", F32: "float32", F16: "float16", BF16: "bfloat16", I64: "int64", I32: "int32", I16: "int16", I8: "int8", U8: "uint8", BOOL: "bool" } as const satisfies Partial<Record<SafeDtype, DType>>;
+const names = {
+  F64: "float64",
+  F32: "float32",
+  F16: "float16",
+  BF16: "bfloat16",
+  I64: "int64",
+  I32: "int32",
+  I16: "int16",
+  I8: "int8",
+  U8: "uint8",
+  BOOL: "bool",
+} as const satisfies Partial<Record<SafeDtype, DType>>;
 const codes = Object.fromEntries(Object.entries(names).map(([code, name]) => [name, code])) as Record<DType, SafeDtype>;
 
 /** The tensor that an entry of a safetensors file holds. */
@@ -23,6 +34,9 @@ export function loadTensors(path: string): { tensors: Map<string, Tensor>; metad
 
 /** Writes tensors to a safetensors file, which appears whole or not at all. @throws FormatError FILE_UNWRITABLE */
 export function saveTensors(path: string, tensors: ReadonlyMap<string, Tensor>, metadata: Readonly<Record<string, string>> = {}): void {
-  const entries = Array.from(tensors, ([name, tensor]): [string, SafeTensor] => [name, { dtype: codes[tensor.dtype], shape: [...tensor.shape], data: tensor.toTypedArray() as SafeData }]);
+  const entries = Array.from(tensors, ([name, tensor]): [string, SafeTensor] => [
+    name,
+    { dtype: codes[tensor.dtype], shape: [...tensor.shape], data: tensor.toTypedArray() as SafeData },
+  ]);
   writeSafetensors(path, new Map(entries), metadata);
 }

@@ -81,7 +81,10 @@ export function write(value: Argument): void {
     tape[position++] = value.length;
     for (const item of value as readonly Argument[]) write(item);
   } else {
-    throw new TorchError("TORCH_BAD_ARGUMENT", { message: `an operator cannot take ${Object.prototype.toString.call(value)}`, fix: "pass a tensor, number, string, boolean or array" });
+    throw new TorchError("TORCH_BAD_ARGUMENT", {
+      message: `an operator cannot take ${Object.prototype.toString.call(value)}`,
+      fix: "pass a tensor, number, string, boolean or array",
+    });
   }
 }
 

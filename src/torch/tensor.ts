@@ -2,7 +2,7 @@
 import { inspect } from "node:util";
 import { TorchError } from "../util/errors.ts";
 import { tensors } from "./call.ts";
-import { type DType, type MemoryFormat, type TypedArray, arrayOf, dtypeName, isFloating } from "./dtype.ts";
+import { arrayOf, type DType, dtypeName, isFloating, type MemoryFormat, type TypedArray } from "./dtype.ts";
 import { TensorMethods } from "./generated/methods.ts";
 import { torchAddon, torchError } from "./native.ts";
 import { adopt, free } from "./scope.ts";
@@ -178,7 +178,12 @@ export class Tensor extends TensorMethods {
   override toString(): string {
     if (this.isFreed) return "Tensor(freed)";
     const { shape, dtype, device } = this.info();
-    const values = this.numel <= 64 ? ` [${this.toArray().map((x) => Number(x.toPrecision(6))).join(", ")}]` : "";
+    const values =
+      this.numel <= 64
+        ? ` [${this.toArray()
+            .map((x) => Number(x.toPrecision(6)))
+            .join(", ")}]`
+        : "";
     return `Tensor((${shape.join(", ")}) ${dtype}${device === "cpu" ? "" : ` on ${device}`})${values}`;
   }
   [inspect.custom](): string {

@@ -1,5 +1,5 @@
 /** What training reads: manifests, with what cannot be used counted by reason, and the batches of each epoch. */
-import { type Cut, LeftOut, bucketBatches, concatenate, filterCuts, loadManifest, perturbSpeed } from "../data/index.ts";
+import { bucketBatches, type Cut, concatenate, filterCuts, LeftOut, loadManifest, perturbSpeed } from "../data/index.ts";
 import type { SentencePiece } from "../text/index.ts";
 import { TrainError } from "../util/errors.ts";
 import { Random } from "../util/random.ts";
@@ -22,7 +22,12 @@ export async function prepareCuts(manifests: readonly string[], tokenizer: Sente
   const all = await loadManifest(manifests, { onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
   const { minUtterance, maxUtterance, sampleRate, useCtc } = options;
   const cuts = filterCuts(all, { minUtterance, maxUtterance, sampleRate, ctc: useCtc, encode: (text) => tokenizer.encode(text), unkId: tokenizer.unkId }, leftOut);
-  if (cuts.length === 0) throw new TrainError("TRAIN_NO_DATA", { at: manifests.join(", "), message: `no utterance is left: ${leftOut.lines().join("; ")}`, fix: "check --min-utterance, --max-utterance and the tokenizer" });
+  if (cuts.length === 0)
+    throw new TrainError("TRAIN_NO_DATA", {
+      at: manifests.join(", "),
+      message: `no utterance is left: ${leftOut.lines().join("; ")}`,
+      fix: "check --min-utterance, --max-utterance and the tokenizer",
+    });
   return { cuts, leftOut, duration: cuts.reduce((sum, cut) => sum + cut.duration, 0) };
 }
 
@@ -34,7 +39,11 @@ export function describeCuts({ cuts, duration }: Prepared): string {
 }
 
 /** The batches of an epoch, from 1. The same options and epoch give the same batches. */
-export function epochBatches(cuts: readonly Cut[], { seed, maxDuration, numBuckets, shuffle, dropLast, speedPerturb, concatenateCuts, durationFactor, gap }: TrainOptions, epoch: number): Cut[][] {
+export function epochBatches(
+  cuts: readonly Cut[],
+  { seed, maxDuration, numBuckets, shuffle, dropLast, speedPerturb, concatenateCuts, durationFactor, gap }: TrainOptions,
+  epoch: number,
+): Cut[][] {
   const random = new Random(seed * 7919 + epoch);
   let list = cuts;
   if (speedPerturb) list = list.map((cut) => perturbSpeed(cut, random.choice([0.9, 1, 1.1])));

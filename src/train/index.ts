@@ -1,4 +1,4 @@
 /** Training. */
 export { type TrainReporter, type TrainResult, train } from "./loop.ts";
-export { type LossSums, addLosses, perFrame, showLosses } from "./metrics.ts";
+export { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
 export { type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";

@@ -1,20 +1,36 @@
 /** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
 import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Batch, type Cut, LeftOut, encoderFrames, loadBatches, minFeatureFrames, neededFrames } from "../data/index.ts";
 import { SpecAugment } from "../audio/index.ts";
-import { type Checkpoint, type ModelConfig, AsrModel, asrModelOptions, batchPath, disposeCheckpoint, epochPath, loadCheckpoint, modelOptions, readTokenizer, removeOldCheckpoints, saveCheckpoint, startAverage, toFloat32, updateAverage } from "../models/index.ts";
+import { type Batch, type Cut, encoderFrames, LeftOut, loadBatches, minFeatureFrames, neededFrames } from "../data/index.ts";
+import {
+  AsrModel,
+  asrModelOptions,
+  batchPath,
+  type Checkpoint,
+  disposeCheckpoint,
+  epochPath,
+  loadCheckpoint,
+  type ModelConfig,
+  modelOptions,
+  readTokenizer,
+  removeOldCheckpoints,
+  saveCheckpoint,
+  startAverage,
+  toFloat32,
+  updateAverage,
+} from "../models/index.ts";
 import { Eden, ScaledAdam } from "../optim/index.ts";
-import { SentencePiece, errorRate } from "../text/index.ts";
-import { Generator, type Tensor, autocast, keep, scope, setThreads } from "../torch/index.ts";
+import { errorRate, SentencePiece } from "../text/index.ts";
+import { autocast, Generator, keep, scope, setThreads, type Tensor } from "../torch/index.ts";
 import { CheckpointError, TrainError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
 import { Random } from "../util/random.ts";
 import { describeCuts, epochBatches, prepareCuts } from "./data.ts";
 import { batchLoss } from "./loss.ts";
-import { type LossSums, addLosses, perFrame, showLosses } from "./metrics.ts";
+import { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
 import { flattenState, unflattenState } from "./optimizerState.ts";
-import { type TrainOptions, type TrainOptionsInput, checkTrainOptions, trainOptions } from "./options.ts";
+import { checkTrainOptions, type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";
 import { type Validation, validate } from "./validate.ts";
 
 /** Who is told how training goes. */
@@ -56,7 +72,11 @@ function refuseToOverwrite(expDir: string): void {
   const epochs = readdirSync(expDir).flatMap((name) => /^epoch-(\d+)\.safetensors$/.exec(name)?.[1] ?? []);
   if (epochs.length === 0) return;
   const last = Math.max(...epochs.map(Number));
-  throw new TrainError("TRAIN_EXISTS", { at: expDir, message: `it holds ${epochs.length} epochs of an earlier run`, fix: `go on with --start-epoch ${last + 1}, or give another --exp-dir` });
+  throw new TrainError("TRAIN_EXISTS", {
+    at: expDir,
+    message: `it holds ${epochs.length} epochs of an earlier run`,
+    fix: `go on with --start-epoch ${last + 1}, or give another --exp-dir`,
+  });
 }
 
 /** What lives as long as training does. */
@@ -103,7 +123,14 @@ class Trainer {
     return new Trainer(options, report, tokenizerBytes, tokenizer, prepared.cuts, validCuts);
   }
 
-  private constructor(options: TrainOptions, report: TrainReporter, tokenizerBytes: Uint8Array, tokenizer: SentencePiece, trainCuts: readonly Cut[], validCuts: readonly Cut[] | undefined) {
+  private constructor(
+    options: TrainOptions,
+    report: TrainReporter,
+    tokenizerBytes: Uint8Array,
+    tokenizer: SentencePiece,
+    trainCuts: readonly Cut[],
+    validCuts: readonly Cut[] | undefined,
+  ) {
     this.options = options;
     this.report = report;
     this.tokenizerBytes = tokenizerBytes;
@@ -134,7 +161,11 @@ class Trainer {
     const { state } = checkpoint;
     if (!state || !checkpoint.generator) throw new CheckpointError("CHECKPOINT_BAD", { at: path, message: "it was saved for recognition only: there is no state to go on from" });
     if (!Buffer.from(checkpoint.tokenizer).equals(Buffer.from(this.tokenizerBytes)))
-      throw new CheckpointError("CHECKPOINT_MISMATCH", { at: path, message: `it was trained with another tokenizer than ${this.options.bpeModel}`, fix: "give the same --bpe-model" });
+      throw new CheckpointError("CHECKPOINT_MISMATCH", {
+        at: path,
+        message: `it was trained with another tokenizer than ${this.options.bpeModel}`,
+        fix: "give the same --bpe-model",
+      });
     this.model.loadStateDict(checkpoint.model);
     this.optimizer.loadStateDict(unflattenState({ tensors: checkpoint.optimizer, numbers: state.optimizer }));
     this.scheduler.loadStateDict(state.scheduler);
@@ -216,7 +247,11 @@ class Trainer {
       this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
       this.batchesDone = batch.place + 1;
       const rate = audioSeconds / ((performance.now() - started) / 1000);
-      this.report.progress?.(this.batchesDone, batches.length, `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`);
+      this.report.progress?.(
+        this.batchesDone,
+        batches.length,
+        `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`,
+      );
       if (this.b % options.logInterval === 0) this.log(batch, sums, rate);
       if (this.b % options.saveEveryN === 0) {
         this.save(batchPath(options.expDir, this.b));
@@ -287,7 +322,9 @@ class Trainer {
     const { epoch } = this;
     const lr = this.scheduler.lr;
     const total = this.total as LossSums;
-    this.report.say(`Epoch ${epoch}, batch ${this.batchesDone}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2)}`);
+    this.report.say(
+      `Epoch ${epoch}, batch ${this.batchesDone}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2)}`,
+    );
     this.writeMetrics({ kind: "train", epoch, batch: this.b, lr, audioSecondsPerSecond: rate, ...perFrame(total) });
   }
 

@@ -2,7 +2,7 @@
 import type { Batch } from "../data/index.ts";
 import { type AsrLosses, asrLoss } from "../losses/index.ts";
 import type { AsrModel } from "../models/index.ts";
-import { type Tensor, fromTypedArray } from "../torch/index.ts";
+import { fromTypedArray, type Tensor } from "../torch/index.ts";
 import type { LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
 
@@ -28,7 +28,15 @@ export function transducerScales(b: number, { warmStep, simpleLossScale }: Pick<
  */
 export function batchLoss(model: AsrModel, batch: Batch, y: readonly (readonly number[])[], options: TrainOptions, b: number): BatchLoss {
   const x = fromTypedArray(batch.inputs, [batch.cuts.length, batch.frames, batch.bins], { device: options.device });
-  const parts = asrLoss(model, { x, xLens: batch.inputLens, y, pruneRange: options.pruneRange, amScale: options.amScale, lmScale: options.lmScale, labelSmoothing: options.labelSmoothing });
+  const parts = asrLoss(model, {
+    x,
+    xLens: batch.inputLens,
+    y,
+    pruneRange: options.pruneRange,
+    amScale: options.amScale,
+    lmScale: options.lmScale,
+    labelSmoothing: options.labelSmoothing,
+  });
   const scales = transducerScales(b, options);
   const weights: Record<LossName, number> = {
     simple: scales.simple,

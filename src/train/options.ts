@@ -1,7 +1,7 @@
 /** Options of training: icefall's flags (zipformer/train.py and asr_datamodule.py), its hidden constants, and a few of ours. */
 import { modelOptions } from "../models/options.ts";
 import { ConfigError } from "../util/errors.ts";
-import { type Options, type OptionsInput, type Schema, boolean, choice, integer, number, path, strings } from "../util/options.ts";
+import { boolean, choice, integer, number, type Options, type OptionsInput, path, type Schema, strings } from "../util/options.ts";
 
 const data = "Data";
 const world = "Run";
@@ -51,7 +51,11 @@ export const trainOptions = {
   lrEpochs: number({ default: 3.5, min: 0.01, group: schedule, help: "Eden: epochs after which the rate falls" }),
   warmStep: integer({ default: 2000, min: 1, group: schedule, unit: "updates", help: "warm-up of the losses" }),
   refDuration: number({ default: 600, min: 0.001, group: schedule, unit: "seconds", help: "batch duration for which schedules of regularisers are meant" }),
-  recipe: choice(["seed", "2026"], { default: "seed", group: schedule, help: "whose details to follow: an earlier train.py, or that of June 2026 (Eden's warm-up starts at 0.1, CR loss warms up)" }),
+  recipe: choice(["seed", "2026"], {
+    default: "seed",
+    group: schedule,
+    help: "whose details to follow: an earlier train.py, or that of June 2026 (Eden's warm-up starts at 0.1, CR loss warms up)",
+  }),
 
   pruneRange: integer({ default: 5, min: 2, group: loss, help: "symbols per frame that the pruned loss looks at" }),
   lmScale: number({ default: 0.25, min: 0, max: 1, group: loss, help: "share of the decoder-only term in the simple loss" }),
@@ -85,6 +89,7 @@ export function checkTrainOptions(options: TrainOptions): TrainOptions {
   if (options.minUtterance > options.maxUtterance) refuse(`--min-utterance ${options.minUtterance} is above --max-utterance ${options.maxUtterance}`);
   if (useTransducer) return options;
   if (!useAttentionDecoder) return { ...options, ctcLossScale: 1 };
-  if (Math.abs(ctcLossScale + attentionDecoderLossScale - 1) > 1e-9) refuse(`without a transducer --ctc-loss-scale (${ctcLossScale}) and --attention-decoder-loss-scale (${attentionDecoderLossScale}) must sum to 1`);
+  if (Math.abs(ctcLossScale + attentionDecoderLossScale - 1) > 1e-9)
+    refuse(`without a transducer --ctc-loss-scale (${ctcLossScale}) and --attention-decoder-loss-scale (${attentionDecoderLossScale}) must sum to 1`);
   return options;
 }

@@ -1,11 +1,11 @@
 /** Loss and word error rate on the validation set. */
-import { type Cut, bucketBatches, loadBatches, minFeatureFrames } from "../data/index.ts";
+import { bucketBatches, type Cut, loadBatches, minFeatureFrames } from "../data/index.ts";
 import { ctcGreedySearch, greedySearch } from "../decode/index.ts";
 import type { AsrModel } from "../models/index.ts";
-import { type ErrorCounts, type SentencePiece, addCounts, align, countErrors, splitWords } from "../text/index.ts";
+import { addCounts, align, countErrors, type ErrorCounts, type SentencePiece, splitWords } from "../text/index.ts";
 import { fromTypedArray, noGrad, scope } from "../torch/index.ts";
 import { batchLoss } from "./loss.ts";
-import { type LossSums, addLosses } from "./metrics.ts";
+import { addLosses, type LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
 
 export interface Validation {
@@ -15,11 +15,22 @@ export interface Validation {
 }
 
 /** Runs the model over the cuts without gradients; the model must be in evaluation mode. */
-export async function validate(model: AsrModel, cuts: readonly Cut[], tokenizer: SentencePiece, options: TrainOptions, { b, wer }: { b: number; wer: boolean }): Promise<Validation> {
+export async function validate(
+  model: AsrModel,
+  cuts: readonly Cut[],
+  tokenizer: SentencePiece,
+  options: TrainOptions,
+  { b, wer }: { b: number; wer: boolean },
+): Promise<Validation> {
   let sums: LossSums = { frames: 0 };
   let errors: ErrorCounts | undefined;
   const batches = bucketBatches(cuts, { maxDuration: options.maxDuration, shuffle: false });
-  for await (const batch of loadBatches(batches, { sampleRate: options.sampleRate, featureDim: options.featureDim, accept: (_, frames) => frames >= minFeatureFrames, onError: () => {} })) {
+  for await (const batch of loadBatches(batches, {
+    sampleRate: options.sampleRate,
+    featureDim: options.featureDim,
+    accept: (_, frames) => frames >= minFeatureFrames,
+    onError: () => {},
+  })) {
     const y = batch.cuts.map((cut) => Array.from(tokenizer.encode(cut.text)));
     noGrad(() =>
       scope(() => {

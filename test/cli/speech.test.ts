@@ -1,6 +1,6 @@
 /** The commands that need libtorch, as they are typed: bpe train, train, decode, transcribe. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -53,7 +53,18 @@ describe("decode", () => {
 
   test("--json, by the CTC head, from one checkpoint file; unusable audio is counted", async () => {
     writeFileSync(join(folder, "odd.jsonl"), `${readFileSync(join(folder, "test.jsonl"), "utf8")}{"audio_filepath": "missing.wav", "text": "low"}\nnot json\n`);
-    const { code, stdout, stderr } = await serac(["decode", "--checkpoint", "exp/epoch-24.safetensors", "--manifest", "odd.jsonl", "--decoding-method", "ctc-greedy-search", "--res-dir", "res", "--json"]);
+    const { code, stdout, stderr } = await serac([
+      "decode",
+      "--checkpoint",
+      "exp/epoch-24.safetensors",
+      "--manifest",
+      "odd.jsonl",
+      "--decoding-method",
+      "ctc-greedy-search",
+      "--res-dir",
+      "res",
+      "--json",
+    ]);
     expect(code).toBe(0);
     const result = JSON.parse(stdout) as { set: string; method: string; utterances: number; leftOut: number; wer: number };
     expect(result).toMatchObject({ set: "odd", method: "ctc-greedy-search", utterances: 16, leftOut: 2 });
@@ -64,7 +75,10 @@ describe("decode", () => {
 
   test("no checkpoint, another head than the model has, a wrong flag", async () => {
     expect(await serac(["decode", "--exp-dir", "nowhere", "--manifest", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("CHECKPOINT_MISSING") });
-    expect(await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "40", "--manifest", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("CHECKPOINT_BAD_AVERAGE") });
+    expect(await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "40", "--manifest", "test.jsonl"])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("CHECKPOINT_BAD_AVERAGE"),
+    });
     expect(await serac(["decode", "--manifst", "test.jsonl"])).toMatchObject({ code: 2, stderr: expect.stringMatching(/did you mean --manifest/i) });
   });
 });
@@ -117,9 +131,15 @@ describe("train", () => {
   });
 
   test("wrong values and missing files end with what to do", async () => {
-    expect(await serac(["train", ...trainFlags, "--max-duration", "much"])).toMatchObject({ code: 2, stderr: expect.stringContaining('--max-duration is "much", expected a number') });
+    expect(await serac(["train", ...trainFlags, "--max-duration", "much"])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--max-duration is "much", expected a number'),
+    });
     expect(await serac(["train", ...trainFlags, "--train-manifest", "none.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("FILE_MISSING") });
     expect(await serac(["train", ...trainFlags, "--bpe-model", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("TEXT_NOT_A_MODEL") });
-    expect(await serac(["bpe", "train", "--manifest", "train.jsonl", "--vocab-size", "5000", "--out", "big.model"])).toMatchObject({ code: 1, stderr: expect.stringContaining("TEXT_VOCAB_TOO_LARGE") });
+    expect(await serac(["bpe", "train", "--manifest", "train.jsonl", "--vocab-size", "5000", "--out", "big.model"])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("TEXT_VOCAB_TOO_LARGE"),
+    });
   });
 });

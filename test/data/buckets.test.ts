@@ -3,16 +3,39 @@ import { describe, expect, test } from "vitest";
 import { bucketBatches } from "../../src/data/buckets.ts";
 import { type Cut, concatenate, perturbSpeed } from "../../src/data/cut.ts";
 
-const cut = (id: string, duration: number): Cut => ({ id, audioPath: id, offset: undefined, duration, text: id, speaker: undefined, lang: undefined, speed: 1, tracks: undefined, gap: 0, origin: id });
+const cut = (id: string, duration: number): Cut => ({
+  id,
+  audioPath: id,
+  offset: undefined,
+  duration,
+  text: id,
+  speaker: undefined,
+  lang: undefined,
+  speed: 1,
+  tracks: undefined,
+  gap: 0,
+  origin: id,
+});
 const cuts = fc.array(fc.double({ min: 0.1, max: 30, noNaN: true }), { minLength: 1, maxLength: 200 }).map((durations) => durations.map((d, i) => cut(`c${i}`, d)));
-const options = fc.record({ maxDuration: fc.double({ min: 1, max: 100, noNaN: true }), numBuckets: fc.integer({ min: 1, max: 40 }), shuffle: fc.boolean(), seed: fc.nat(), epoch: fc.nat({ max: 50 }) });
+const options = fc.record({
+  maxDuration: fc.double({ min: 1, max: 100, noNaN: true }),
+  numBuckets: fc.integer({ min: 1, max: 40 }),
+  shuffle: fc.boolean(),
+  seed: fc.nat(),
+  epoch: fc.nat({ max: 50 }),
+});
 
 describe("bucketBatches", () => {
   test("every cut is in exactly one batch, and no batch of several exceeds the limit", () => {
     fc.assert(
       fc.property(cuts, options, (list, o) => {
         const batches = bucketBatches(list, o);
-        expect(batches.flat().map((c) => c.id).sort()).toEqual(list.map((c) => c.id).sort());
+        expect(
+          batches
+            .flat()
+            .map((c) => c.id)
+            .sort(),
+        ).toEqual(list.map((c) => c.id).sort());
         for (const batch of batches) if (batch.length > 1) expect(batch.length * Math.max(...batch.map((c) => c.duration))).toBeLessThanOrEqual(o.maxDuration);
       }),
     );

@@ -1,15 +1,31 @@
 import { describe, expect, test } from "vitest";
 import type { Cut } from "../../src/data/cut.ts";
-import { LeftOut, encoderFrames, featureFrames, filterCuts, neededFrames } from "../../src/data/filter.ts";
+import { encoderFrames, featureFrames, filterCuts, LeftOut, neededFrames } from "../../src/data/filter.ts";
 import { prefetch } from "../../src/data/prefetch.ts";
 
-const cut = (text: string, duration: number): Cut => ({ id: text, audioPath: text, offset: undefined, duration, text, speaker: undefined, lang: undefined, speed: 1, tracks: undefined, gap: 0, origin: `m:${text}` });
+const cut = (text: string, duration: number): Cut => ({
+  id: text,
+  audioPath: text,
+  offset: undefined,
+  duration,
+  text,
+  speaker: undefined,
+  lang: undefined,
+  speed: 1,
+  tracks: undefined,
+  gap: 0,
+  origin: `m:${text}`,
+});
 const encode = (text: string): number[] => Array.from(text, (c) => (c === "?" ? 2 : c.charCodeAt(0)));
 
 describe("filterCuts", () => {
   test("counts every reason with its first example", () => {
     const leftOut = new LeftOut();
-    const kept = filterCuts([cut("a", 0.5), cut("b", 30), cut("x?", 2), cut("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1), cut("good", 2), cut("c", 0.2)], { minUtterance: 1, maxUtterance: 20, sampleRate: 16000, ctc: true, encode, unkId: 2 }, leftOut);
+    const kept = filterCuts(
+      [cut("a", 0.5), cut("b", 30), cut("x?", 2), cut("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1), cut("good", 2), cut("c", 0.2)],
+      { minUtterance: 1, maxUtterance: 20, sampleRate: 16000, ctc: true, encode, unkId: 2 },
+      leftOut,
+    );
     expect(kept.map((c) => c.text)).toEqual(["good"]);
     expect(leftOut.total).toBe(5);
     expect(leftOut.lines()).toEqual([

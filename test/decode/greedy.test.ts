@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type SearchableTransducer, ctcGreedyDecode, transducerGreedySearch } from "../../src/decode/greedy.ts";
-import { Generator, type Tensor, embedding, full, liveTensors, randn, tensor, zeros } from "../../src/torch/index.ts";
+import { ctcGreedyDecode, type SearchableTransducer, transducerGreedySearch } from "../../src/decode/greedy.ts";
+import { embedding, full, Generator, liveTensors, randn, type Tensor, tensor, zeros } from "../../src/torch/index.ts";
 
 const [V, C, context] = [6, 5, 2];
 
@@ -15,7 +15,13 @@ function toyTransducer(seed: number, blankBonus: number): SearchableTransducer {
   bias.slice(0, 0, 1).fill_(blankBonus);
   const embed = (ids: Tensor) => embedding(table, ids.clampMin(0)).maskedFill(ids.lt(0).unsqueeze(-1), 0);
   return {
-    decoder: { contextSize: context, forward: (ids) => embed(ids.slice(1, 0, 1)).matmul(mix[0]).add(embed(ids.slice(1, 1, 2)).matmul(mix[1])) },
+    decoder: {
+      contextSize: context,
+      forward: (ids) =>
+        embed(ids.slice(1, 0, 1))
+          .matmul(mix[0])
+          .add(embed(ids.slice(1, 1, 2)).matmul(mix[1])),
+    },
     joiner: { encoderProj: { forward: (x) => x.mul(1.5) }, decoderProj: { forward: (x) => x.mul(0.5) }, forward: (e, d) => e.add(d).tanh().matmul(out).add(bias) },
   };
 }
@@ -26,7 +32,11 @@ function plainSearch({ decoder, joiner }: SearchableTransducer, encoderOut: Tens
   const frames: number[] = [];
   for (let t = 0; t < length; t++) {
     const d = joiner.decoderProj.forward(decoder.forward(tensor([history.slice(-context)], { dtype: "int64" }), { padLeft: false }));
-    const best = joiner.forward(joiner.encoderProj.forward(encoderOut.slice(0, t, t + 1).unsqueeze(0)), d, { project: false }).flatten().argmax(0).item();
+    const best = joiner
+      .forward(joiner.encoderProj.forward(encoderOut.slice(0, t, t + 1).unsqueeze(0)), d, { project: false })
+      .flatten()
+      .argmax(0)
+      .item();
     if (best === 0 || best === unkId) continue;
     history.push(best);
     frames.push(t);
@@ -37,15 +47,22 @@ function plainSearch({ decoder, joiner }: SearchableTransducer, encoderOut: Tens
 describe("transducer greedy search", () => {
   test("equals the search of each utterance alone, frame by frame, at every lookahead", () => {
     fc.assert(
-      fc.property(fc.array(fc.nat(9), { minLength: 1, maxLength: 4 }), fc.integer({ min: 1, max: 6 }), fc.constantFrom(-1, 1, 3), fc.constantFrom(0, 2), fc.nat(1000), (lengths, lookahead, bonus, unkId, seed) => {
-        const model = toyTransducer(seed, bonus);
-        const encoderOut = randn([lengths.length, Math.max(1, ...lengths), C], { generator: new Generator(seed + 1) });
-        const results = transducerGreedySearch(model, encoderOut, lengths, { lookahead, unkId });
-        results.forEach(({ tokens, frames, times }, n) => {
-          expect({ tokens, frames }).toEqual(plainSearch(model, encoderOut.select(0, n), lengths[n] as number, unkId));
-          expect(times).toEqual(frames.map((f) => f * 0.04));
-        });
-      }),
+      fc.property(
+        fc.array(fc.nat(9), { minLength: 1, maxLength: 4 }),
+        fc.integer({ min: 1, max: 6 }),
+        fc.constantFrom(-1, 1, 3),
+        fc.constantFrom(0, 2),
+        fc.nat(1000),
+        (lengths, lookahead, bonus, unkId, seed) => {
+          const model = toyTransducer(seed, bonus);
+          const encoderOut = randn([lengths.length, Math.max(1, ...lengths), C], { generator: new Generator(seed + 1) });
+          const results = transducerGreedySearch(model, encoderOut, lengths, { lookahead, unkId });
+          results.forEach(({ tokens, frames, times }, n) => {
+            expect({ tokens, frames }).toEqual(plainSearch(model, encoderOut.select(0, n), lengths[n] as number, unkId));
+            expect(times).toEqual(frames.map((f) => f * 0.04));
+          });
+        },
+      ),
       { numRuns: 60 },
     );
   });

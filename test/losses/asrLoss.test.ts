@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { asrLoss } from "../../src/losses/asrLoss.ts";
-import { Generator, type Tensor, noGrad, scope } from "../../src/torch/index.ts";
+import { Generator, noGrad, scope, type Tensor } from "../../src/torch/index.ts";
 import { golden } from "../golden.ts";
-import { NeverRandom, goldenModel, withoutDropping } from "../models/helpers.ts";
+import { goldenModel, NeverRandom, withoutDropping } from "../models/helpers.ts";
 
 const only = (t: Tensor | null | undefined): number => (t as Tensor).item();
 
@@ -27,7 +27,11 @@ test("gradients of all parameters equal the reference, with everything random of
   withoutDropping(model);
   scope(() => {
     const losses = asrLoss(model, { x, xLens, y });
-    const total = (losses.simple as Tensor).mul(0.5).add(losses.pruned as Tensor).add((losses.ctc as Tensor).mul(0.2)).add((losses.attention as Tensor).mul(0.8));
+    const total = (losses.simple as Tensor)
+      .mul(0.5)
+      .add(losses.pruned as Tensor)
+      .add((losses.ctc as Tensor).mul(0.2))
+      .add((losses.attention as Tensor).mul(0.8));
     expect(total.item()).toBeAllClose(only(tensors.loss));
     total.backward();
   });
@@ -48,7 +52,12 @@ test("gradients of the front end equal the reference, with exact derivatives", (
   const { tensors } = golden("asr_full_grads");
   scope(() => {
     const losses = asrLoss(model, { x, xLens, y });
-    (losses.simple as Tensor).mul(0.5).add(losses.pruned as Tensor).add((losses.ctc as Tensor).mul(0.2)).add((losses.attention as Tensor).mul(0.8)).backward();
+    (losses.simple as Tensor)
+      .mul(0.5)
+      .add(losses.pruned as Tensor)
+      .add((losses.ctc as Tensor).mul(0.2))
+      .add((losses.attention as Tensor).mul(0.8))
+      .backward();
   });
   for (const [key, parameter] of model.namedParameters()) {
     if (!key.startsWith("encoder_embed.")) continue;

@@ -1,11 +1,19 @@
 import { describe, expect, test } from "vitest";
 import { crCtcLoss, ctcLoss, labelSmoothingLoss } from "../../src/losses/index.ts";
-import { type Tensor, fromTypedArray, randn, tensor } from "../../src/torch/index.ts";
+import { fromTypedArray, randn, type Tensor, tensor } from "../../src/torch/index.ts";
 import { golden, wave } from "../golden.ts";
 
-const logits = () => fromTypedArray(wave([4, 8, 6], { scale: 2 }), [4, 8, 6]).to({ dtype: "float32" }).requiresGrad_(true);
+const logits = () =>
+  fromTypedArray(wave([4, 8, 6], { scale: 2 }), [4, 8, 6])
+    .to({ dtype: "float32" })
+    .requiresGrad_(true);
 const lengths = [8, 6, 8, 6];
-const targets = [[1, 2, 2], [3, 4], [1, 2, 2], [3, 4]];
+const targets = [
+  [1, 2, 2],
+  [3, 4],
+  [1, 2, 2],
+  [3, 4],
+];
 
 /** The lists that a concatenated tensor holds. */
 function lists(all: Tensor, sizes: Tensor): number[][] {
@@ -48,7 +56,10 @@ describe("CR-CTC", () => {
     const logProbs = x.logSoftmax(2);
     const cr = crCtcLoss({ logProbs, lengths });
     expect(cr.item()).toBeCloseTo(41.395699, 4);
-    ctcLoss({ logProbs: logProbs.transpose(0, 1), lengths, targets }).mul(0.5).add(cr.mul(0.1)).backward();
+    ctcLoss({ logProbs: logProbs.transpose(0, 1), lengths, targets })
+      .mul(0.5)
+      .add(cr.mul(0.1))
+      .backward();
     expect(x.grad?.select(0, 0).select(0, 0)).toBeAllClose([-0.0240581, -0.13763022, 0.17057748, 0.04222415, -0.0438065, -0.00730681]);
   });
 
@@ -61,7 +72,10 @@ describe("CR-CTC", () => {
     const cr = crCtcLoss({ logProbs, lengths: frames });
     expect(ctc).toBeAllClose(g["cr_ctc.ctc"]);
     expect(cr).toBeAllClose(g["cr_ctc.cr"]);
-    ctc.mul(0.5).add(cr.mul(0.5 * 0.2)).backward();
+    ctc
+      .mul(0.5)
+      .add(cr.mul(0.5 * 0.2))
+      .backward();
     expect(x.grad).toBeAllClose(g["cr_ctc.logits_grad"], { rtol: 1e-3, atol: 1e-5 });
   });
 
@@ -74,7 +88,13 @@ describe("CR-CTC", () => {
 
 describe("label smoothing", () => {
   const x = () => fromTypedArray(wave([2, 3, 6]), [2, 3, 6]);
-  const next = tensor([[1, 2, 5], [3, 5, -1]], { dtype: "int64" });
+  const next = tensor(
+    [
+      [1, 2, 5],
+      [3, 5, -1],
+    ],
+    { dtype: "int64" },
+  );
 
   test("has the reference's value", () => {
     expect(labelSmoothingLoss({ logits: x(), targets: next }).item()).toBeCloseTo(7.876584, 5);
@@ -85,7 +105,13 @@ describe("label smoothing", () => {
     const other = x().requiresGrad_(true);
     const onehot = next.clampMin(0).oneHot(6).to({ dtype: "float64" });
     const kept = next.ne(-1).unsqueeze(2).to({ dtype: "float64" });
-    const expected = onehot.mul(0.7).add(0.3 / 6).mul(kept).mul(other.logSoftmax(2)).sum([1, 2]).neg();
+    const expected = onehot
+      .mul(0.7)
+      .add(0.3 / 6)
+      .mul(kept)
+      .mul(other.logSoftmax(2))
+      .sum([1, 2])
+      .neg();
     const losses = labelSmoothingLoss({ logits, targets: next, labelSmoothing: 0.3, reduction: "none" });
     expect(losses).toBeAllClose(expected, { rtol: 1e-12 });
     losses.sum().backward();

@@ -1,5 +1,5 @@
 /** The transducer lattice as a plain composition of operators, one cell at a time: what the operator must equal. */
-import { type Tensor, full, stack, zeros } from "../../src/torch/index.ts";
+import { full, stack, type Tensor, zeros } from "../../src/torch/index.ts";
 
 /**
  * Scores (N) of all paths; differentiable through libtorch's own operators.
@@ -18,8 +18,28 @@ export function plainLattice(px: Tensor, py: Tensor, boundary: readonly (readonl
           continue;
         }
         const from = modified ? t - 1 : t;
-        const symbol = s > s0 && from >= t0 ? [cell(cells, s - 1, from).add(px.select(0, n).select(0, s - 1).select(0, from))] : [];
-        const blank = t > t0 ? [cell(cells, s, t - 1).add(py.select(0, n).select(0, s).select(0, t - 1))] : [];
+        const symbol =
+          s > s0 && from >= t0
+            ? [
+                cell(cells, s - 1, from).add(
+                  px
+                    .select(0, n)
+                    .select(0, s - 1)
+                    .select(0, from),
+                ),
+              ]
+            : [];
+        const blank =
+          t > t0
+            ? [
+                cell(cells, s, t - 1).add(
+                  py
+                    .select(0, n)
+                    .select(0, s)
+                    .select(0, t - 1),
+                ),
+              ]
+            : [];
         const ways = [...symbol, ...blank].filter((way) => way.item() !== Number.NEGATIVE_INFINITY); // logsumexp of -inf alone has no gradient
         cells.set(`${s},${t}`, ways.length === 0 ? full([], Number.NEGATIVE_INFINITY, options) : stack(ways, 0).logsumexp([0]));
       }

@@ -1,7 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type RnntType, doRnntPruning, getRnntPruneRanges, prunedTransducerLoss, rnntLoss, rnntLossSmoothed, transducerBoundary, transducerLattice } from "../../src/losses/index.ts";
-import { Generator, type Tensor, arange, callOperator, fromTypedArray, grad, randint, randn, tensor } from "../../src/torch/index.ts";
+import {
+  doRnntPruning,
+  getRnntPruneRanges,
+  prunedTransducerLoss,
+  type RnntType,
+  rnntLoss,
+  rnntLossSmoothed,
+  transducerBoundary,
+  transducerLattice,
+} from "../../src/losses/index.ts";
+import { arange, callOperator, fromTypedArray, Generator, grad, randint, randn, type Tensor, tensor } from "../../src/torch/index.ts";
 import { golden, wave } from "../golden.ts";
 import { plainLattice } from "./plainLattice.ts";
 
@@ -11,7 +20,13 @@ function toy() {
   return {
     am: f64([2, 6, 5], { scale: 1.5 }),
     lm: f64([2, 5, 5], { phase: 0.5 }),
-    symbols: tensor([[1, 3, 2, 4], [2, 2, 1, 0]], { dtype: "int64" }),
+    symbols: tensor(
+      [
+        [1, 3, 2, 4],
+        [2, 2, 1, 0],
+      ],
+      { dtype: "int64" },
+    ),
     boundary: transducerBoundary([4, 3], [6, 5]),
     logits: (range: number) => f64([2, 6, range, 5], { scale: 1.2, phase: 1 }),
   };
@@ -81,10 +96,34 @@ describe("the smoothed loss", () => {
 
 describe("prune ranges", () => {
   test.each([
-    [2, [[0, 1, 1, 2, 3, 3], [0, 0, 1, 1, 2, 2]]],
-    [3, [[0, 0, 2, 2, 2, 2], [0, 0, 1, 1, 1, 1]]],
-    [5, [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]],
-    [50, [[0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]],
+    [
+      2,
+      [
+        [0, 1, 1, 2, 3, 3],
+        [0, 0, 1, 1, 2, 2],
+      ],
+    ],
+    [
+      3,
+      [
+        [0, 0, 2, 2, 2, 2],
+        [0, 0, 1, 1, 1, 1],
+      ],
+    ],
+    [
+      5,
+      [
+        [0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0],
+      ],
+    ],
+    [
+      50,
+      [
+        [0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0],
+      ],
+    ],
   ])("of %i are the reference's", (sRange, first) => {
     const { boundary, ...rest } = toy();
     const grads = rnntLossSmoothed({ ...rest, boundary, lmOnlyScale: 0.25, returnGrad: true });
@@ -139,7 +178,7 @@ describe("the pruned loss", () => {
   const cases: [string, object, Record<number, number[]>][] = [
     ["regular", {}, { 2: [15.898750699, 14.587130765], 3: [15.11872651, 9.55590552], 5: [10.172395462, 11.536718289] }],
     ["with a delay penalty", { delayPenalty: 0.1 }, { 2: [15.79933272, 14.703805497], 3: [14.824302837, 9.416287262], 5: [9.994684553, 11.577567256] }],
-    ["HAT", { useHatLoss: true }, { 2: [11.576681507, 9.845743606], 3: [10.518879885, 6.646322180], 5: [7.813201277, 7.783035913] }],
+    ["HAT", { useHatLoss: true }, { 2: [11.576681507, 9.845743606], 3: [10.518879885, 6.64632218], 5: [7.813201277, 7.783035913] }],
   ];
   test.each(cases)("%s has the reference's values", (_, settings, expected) => {
     const { am, lm, symbols, boundary, logits } = toy();
@@ -166,26 +205,31 @@ describe("the pruned loss", () => {
 
   test("at the full range equals the loss of an adding joiner, gradients included", () => {
     fc.assert(
-      fc.property(batches(), fc.constantFrom<RnntType>("regular", "modified", "constrained"), fc.constantFrom(0, 0.05), ({ frames, symbols: counts, seed }, rnntType, delayPenalty) => {
-        const generator = new Generator(seed);
-        const [N, T, S, V] = [frames.length, Math.max(...frames), Math.max(...counts), 7];
-        const am = randn([N, T, V], { generator, dtype: "float64", requiresGrad: true });
-        const lm = randn([N, S + 1, V], { generator, dtype: "float64", requiresGrad: true });
-        const symbols = randint(1, V, [N, S], { generator });
-        // Where symbols may not share a frame, there must be enough frames.
-        const boundary = transducerBoundary(rnntType === "regular" ? counts : counts.map((c, n) => Math.min(c, frames[n] as number)), frames);
-        const shared = { symbols, boundary, rnntType, delayPenalty, reduction: "none" as const };
-        const { loss, pxGrad, pyGrad } = rnntLossSmoothed({ am, lm, ...shared, returnGrad: true });
-        const ranges = getRnntPruneRanges({ pxGrad, pyGrad, boundary, sRange: Math.max(S + 1, 2), rnntType });
-        const pruned = doRnntPruning(am, lm, ranges);
-        const logits = pruned.am.add(pruned.lm);
-        const prunedLoss = prunedTransducerLoss({ logits, ranges, ...shared });
-        expect(prunedLoss).toBeAllClose(loss, close);
-        expect(rnntLoss({ logits: am.unsqueeze(2).add(lm.unsqueeze(1)), ...shared })).toBeAllClose(loss, close);
-        const [one, two] = [grad([loss.sum()], [am, lm]), grad([prunedLoss.sum()], [am, lm])];
-        expect(two[0]).toBeAllClose(one[0], close);
-        expect(two[1]).toBeAllClose(one[1], close);
-      }),
+      fc.property(
+        batches(),
+        fc.constantFrom<RnntType>("regular", "modified", "constrained"),
+        fc.constantFrom(0, 0.05),
+        ({ frames, symbols: counts, seed }, rnntType, delayPenalty) => {
+          const generator = new Generator(seed);
+          const [N, T, S, V] = [frames.length, Math.max(...frames), Math.max(...counts), 7];
+          const am = randn([N, T, V], { generator, dtype: "float64", requiresGrad: true });
+          const lm = randn([N, S + 1, V], { generator, dtype: "float64", requiresGrad: true });
+          const symbols = randint(1, V, [N, S], { generator });
+          // Where symbols may not share a frame, there must be enough frames.
+          const boundary = transducerBoundary(rnntType === "regular" ? counts : counts.map((c, n) => Math.min(c, frames[n] as number)), frames);
+          const shared = { symbols, boundary, rnntType, delayPenalty, reduction: "none" as const };
+          const { loss, pxGrad, pyGrad } = rnntLossSmoothed({ am, lm, ...shared, returnGrad: true });
+          const ranges = getRnntPruneRanges({ pxGrad, pyGrad, boundary, sRange: Math.max(S + 1, 2), rnntType });
+          const pruned = doRnntPruning(am, lm, ranges);
+          const logits = pruned.am.add(pruned.lm);
+          const prunedLoss = prunedTransducerLoss({ logits, ranges, ...shared });
+          expect(prunedLoss).toBeAllClose(loss, close);
+          expect(rnntLoss({ logits: am.unsqueeze(2).add(lm.unsqueeze(1)), ...shared })).toBeAllClose(loss, close);
+          const [one, two] = [grad([loss.sum()], [am, lm]), grad([prunedLoss.sum()], [am, lm])];
+          expect(two[0]).toBeAllClose(one[0], close);
+          expect(two[1]).toBeAllClose(one[1], close);
+        },
+      ),
       { numRuns: 40 },
     );
   });
@@ -213,7 +257,10 @@ describe("the pruned loss", () => {
   });
 
   test("trains a batch that holds an empty transcript, and one that holds nothing else", () => {
-    for (const counts of [[3, 0], [0, 0]]) {
+    for (const counts of [
+      [3, 0],
+      [0, 0],
+    ]) {
       const S = Math.max(...counts);
       const generator = new Generator(3);
       const am = randn([2, 6, 5], { generator, requiresGrad: true });
@@ -259,7 +306,12 @@ describe("the lattice", () => {
         const { scores } = transducerLattice(px, py, { boundary: transducerBoundary(counts, frames), rnntType: modified ? "modified" : "regular" });
         // After the last frame no symbol may come: the plain lattice gets that as a column of -inf.
         const padded = modified ? px : endless(px, frames);
-        const plain = plainLattice(padded, py, counts.map((c, n) => [0, 0, c, frames[n] as number]), modified);
+        const plain = plainLattice(
+          padded,
+          py,
+          counts.map((c, n) => [0, 0, c, frames[n] as number]),
+          modified,
+        );
         expect(scores).toBeAllClose(plain, close);
         const weights = randn([N], { generator, dtype: "float64" });
         const [one, two] = [scores, plain].map((s) => grad([s.mul(weights).sum()], [px, py], { allowUnused: true }));
@@ -273,8 +325,18 @@ describe("the lattice", () => {
 function endless(px: Tensor, frames: readonly number[]): Tensor {
   const [N, S, T] = px.shape as [number, number, number];
   const ends = tensor(frames, { dtype: "int64" }).view([N, 1, 1]);
-  const padded = px.matmul(tensor(Array.from({ length: T }, (_, i) => Array.from({ length: T + 1 }, (_, j) => (i === j ? 1 : 0))), { dtype: "float64" }));
-  return padded.maskedFill(arange(0, T + 1).eq(ends).expand([N, S, T + 1]), Number.NEGATIVE_INFINITY);
+  const padded = px.matmul(
+    tensor(
+      Array.from({ length: T }, (_, i) => Array.from({ length: T + 1 }, (_, j) => (i === j ? 1 : 0))),
+      { dtype: "float64" },
+    ),
+  );
+  return padded.maskedFill(
+    arange(0, T + 1)
+      .eq(ends)
+      .expand([N, S, T + 1]),
+    Number.NEGATIVE_INFINITY,
+  );
 }
 
 /** Batches of one to three utterances, some with more symbols than frames, some with none. */

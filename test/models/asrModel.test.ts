@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { AsrModel } from "../../src/models/index.ts";
-import { Generator, type Tensor, liveTensors, noGrad, randn, scope, zeros } from "../../src/torch/index.ts";
+import { Generator, liveTensors, noGrad, randn, scope, type Tensor, zeros } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { goldenModel, under } from "./helpers.ts";
 
@@ -120,7 +120,10 @@ test("training steps are repeatable from their seeds, differ between seeds, and 
   const step = (seed: number): number => {
     model.train({ random: new Random(seed), generator: new Generator(seed) });
     return scope(() => {
-      const loss = model.ctcLogProbs(model.forwardEncoder(x, [70, 60, 50, 40]).encoderOut).square().mean();
+      const loss = model
+        .ctcLogProbs(model.forwardEncoder(x, [70, 60, 50, 40]).encoderOut)
+        .square()
+        .mean();
       loss.backward();
       return loss.item();
     });

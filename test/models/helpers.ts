@@ -1,7 +1,8 @@
 /** What the tests of models share. */
-import { type Module, ScheduledFloat } from "../../src/nn/index.ts";
+
 import { AsrModel, type AsrModelOptions } from "../../src/models/index.ts";
-import { Generator, type Tensor, noGrad, tensor } from "../../src/torch/index.ts";
+import { type Module, ScheduledFloat } from "../../src/nn/index.ts";
+import { Generator, noGrad, type Tensor, tensor } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { golden } from "../golden.ts";
 
@@ -43,7 +44,14 @@ export function goldenOptions(metadata: Readonly<Record<string, string>>): AsrMo
 }
 
 /** A golden file's model with its parameters, in evaluation, and its input. */
-export function goldenModel(name: string): { model: AsrModel; tensors: Record<string, Tensor>; metadata: Readonly<Record<string, string>>; x: Tensor; xLens: number[]; y: number[][] } {
+export function goldenModel(name: string): {
+  model: AsrModel;
+  tensors: Record<string, Tensor>;
+  metadata: Readonly<Record<string, string>>;
+  x: Tensor;
+  xLens: number[];
+  y: number[][];
+} {
   const { tensors, metadata } = golden(name);
   const model = new AsrModel({ ...goldenOptions(metadata), generator: new Generator(1) });
   model.loadStateDict(under(tensors, "param."));
@@ -65,8 +73,7 @@ export class NeverRandom extends Random {
 export function withoutDropping(module: Module): void {
   for (const [, part] of module.namedModules()) {
     const fields = part as unknown as Record<string, unknown>;
-    for (const [name, value] of Object.entries(fields))
-      if ((value instanceof ScheduledFloat || typeof value === "number") && /(rate|dropout|^p)$/i.test(name)) fields[name] = 0;
+    for (const [name, value] of Object.entries(fields)) if ((value instanceof ScheduledFloat || typeof value === "number") && /(rate|dropout|^p)$/i.test(name)) fields[name] = 0;
   }
 }
 

@@ -7,11 +7,11 @@ import {
   Downsample,
   Feedforward,
   NonlinAttention,
+  relPositionTable,
   SelfAttention,
   Zipformer2,
-  relPositionTable,
 } from "../../src/models/index.ts";
-import { Generator, type Tensor, fromTypedArray, noGrad, ones, zeros } from "../../src/torch/index.ts";
+import { fromTypedArray, Generator, noGrad, ones, type Tensor, zeros } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { golden, wave } from "../golden.ts";
 import { fillByWaves, under } from "./helpers.ts";
@@ -38,7 +38,9 @@ describe("parts equal the reference", () => {
     ] as const) {
       const module = new ConvolutionModule({ channels: 24, kernelSize: 15, causal, generator });
       module.loadStateDict(under(g, `conv_module.${name}.param.`));
-      expect(module.forward(at(`conv_module.${name}.x`), { padding: at(`conv_module.${name}.mask`).to({ dtype: "bool" }), chunkSize }), output).toBeAllClose(at(`conv_module.${name}.${output}`));
+      expect(module.forward(at(`conv_module.${name}.x`), { padding: at(`conv_module.${name}.mask`).to({ dtype: "bool" }), chunkSize }), output).toBeAllClose(
+        at(`conv_module.${name}.${output}`),
+      );
     }
   });
 

@@ -1,6 +1,20 @@
 import { expect, test } from "vitest";
-import { ActivationDropoutAndLinear, Balancer, BiasNorm, Bypass, Dropout, Linear, type Module, SharedDropout, SwooshL, SwooshR, Whiten, paddingMask, utteranceMask } from "../../src/nn/index.ts";
-import { Generator, type Tensor, fromTypedArray, grad, noGrad, ones, tensor } from "../../src/torch/index.ts";
+import {
+  ActivationDropoutAndLinear,
+  Balancer,
+  BiasNorm,
+  Bypass,
+  Dropout,
+  Linear,
+  type Module,
+  paddingMask,
+  SharedDropout,
+  SwooshL,
+  SwooshR,
+  utteranceMask,
+  Whiten,
+} from "../../src/nn/index.ts";
+import { fromTypedArray, Generator, grad, noGrad, ones, type Tensor, tensor } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { golden, wave } from "../golden.ts";
 
@@ -39,7 +53,15 @@ test("Balancer equals the reference for both places of the channels", () => {
     if (!name.startsWith("balancer.")) continue;
     const s = JSON.parse(text) as Record<string, number>;
     const balancer = train(
-      new Balancer({ channelDim: s.channel_dim as number, minPositive: s.min_positive, maxPositive: s.max_positive, minAbs: s.min_abs, maxAbs: s.max_abs, gradScale: s.grad_scale, prob: 1 }),
+      new Balancer({
+        channelDim: s.channel_dim as number,
+        minPositive: s.min_positive,
+        maxPositive: s.max_positive,
+        minAbs: s.min_abs,
+        maxAbs: s.max_abs,
+        gradScale: s.grad_scale,
+        prob: 1,
+      }),
     );
     const x = (tensors[`${name}.x`] as Tensor).requiresGrad_(true);
     const y = balancer.forward(x);
@@ -70,7 +92,11 @@ test("Whiten equals the reference", () => {
 
 test("Whiten looks seldom at what is white, and often at what is not", () => {
   const x = waves([40, 4], { scale: 2 }).requiresGrad_(true);
-  for (const [limit, expected] of [[1.2, 0.25], [100, 0.025]] as const) { // prettier-ignore
+  for (const [limit, expected] of [
+    [1.2, 0.25],
+    [100, 0.025],
+  ] as const) {
+    // prettier-ignore
     const random = new Random(3);
     let drawn: number | undefined;
     let applied = 0;
@@ -105,7 +131,9 @@ test("ActivationDropoutAndLinear equals the reference", () => {
 
 test("dropout drops at its rate, keeps the mean, and shares its mask where told", () => {
   const x = ones([20, 50, 10]);
-  const y = train(new Dropout({ p: 0.25 })).forward(x).toArray();
+  const y = train(new Dropout({ p: 0.25 }))
+    .forward(x)
+    .toArray();
   expect(new Set(y.map((v) => v.toFixed(4)))).toEqual(new Set(["0.0000", "1.3333"]));
   expect(Math.abs(y.filter((v) => v === 0).length / y.length - 0.25)).toBeLessThan(0.025);
   const shared = train(new SharedDropout({ p: 0.25, sharedDim: 0 })).forward(x);
@@ -127,7 +155,12 @@ test("bypass mixes per channel, and skips whole utterances", () => {
 test("utterance masks drop at their rate; a batch that loses nothing has none", () => {
   const random = new Random(5);
   let dropped = 0;
-  for (let i = 0; i < 1000; i++) dropped += 8 - (utteranceMask(random, 8, 0.2, [1, 8, 1], ones([1]))?.sum().item() ?? 8);
+  for (let i = 0; i < 1000; i++)
+    dropped +=
+      8 -
+      (utteranceMask(random, 8, 0.2, [1, 8, 1], ones([1]))
+        ?.sum()
+        .item() ?? 8);
   expect(Math.abs(dropped / 8000 - 0.2)).toBeLessThan(0.025);
   expect(utteranceMask(random, 8, 0, [8, 1], ones([1]))).toBeNull();
 });

@@ -5,12 +5,25 @@ import { ScheduledFloat } from "../../src/nn/index.ts";
 const training = (batchCount?: number) => ({ training: true, batchCount });
 
 test("values lie on lines between the points and are constant outside", () => {
-  const s = new ScheduledFloat([[0, 0.2], [4000, 0.05], [16000, 0]], { fallback: 0.4 }); // prettier-ignore
+  const s = new ScheduledFloat(
+    [
+      [0, 0.2],
+      [4000, 0.05],
+      [16000, 0],
+    ],
+    { fallback: 0.4 },
+  ); // prettier-ignore
   expect([-5, 0, 2000, 4000, 10000, 16000, 1e9].map((x) => s.at(x))).toBeAllClose([0.2, 0.2, 0.125, 0.05, 0.025, 0, 0]);
 });
 
 test("the fallback holds in evaluation and before the first batch count", () => {
-  const s = new ScheduledFloat([[0, 1], [10, 2]], { fallback: 7 }); // prettier-ignore
+  const s = new ScheduledFloat(
+    [
+      [0, 1],
+      [10, 2],
+    ],
+    { fallback: 7 },
+  ); // prettier-ignore
   expect(s.value(training())).toBe(7);
   expect(s.value({ training: false, batchCount: 5 })).toBe(7);
   expect(s.value(training(5))).toBe(1.5);
@@ -33,6 +46,12 @@ test("sums, products, largest and smallest are those of the values everywhere", 
 });
 
 test("points out of order are an error of the caller", () => {
-  expect(() => new ScheduledFloat([[5, 1], [5, 2]])).toThrow("internal"); // prettier-ignore
+  expect(
+    () =>
+      new ScheduledFloat([
+        [5, 1],
+        [5, 2],
+      ]),
+  ).toThrow("internal"); // prettier-ignore
   expect(() => new ScheduledFloat([])).toThrow("internal");
 });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Eden, type OptimizerState, ScaledAdam } from "../../src/optim/index.ts";
-import { Generator, type Tensor, fromTypedArray, full, liveTensors, randn, scope, tensor, zeros } from "../../src/torch/index.ts";
+import { fromTypedArray, full, Generator, liveTensors, randn, scope, type Tensor, tensor, zeros } from "../../src/torch/index.ts";
 import { golden, wave } from "../golden.ts";
 
 const leaf = (shape: number[], settings: object) => fromTypedArray(wave(shape, settings), shape).to({ dtype: "float32" }).requiresGrad_(true);
@@ -110,7 +110,14 @@ describe("ScaledAdam", () => {
     const shapes = (entry: object) => Object.fromEntries(Object.entries(entry).map(([name, v]) => [name, typeof v === "number" ? v : (v as Tensor).shape]));
     expect([...state.keys()]).toEqual([3, 4, 0, 2]);
     expect(shapes(state.get(3) as object)).toEqual({ step: 12, exp_avg_sq: [1], delta: [1], model_norms: [100], model_norm_threshold: expect.any(Number), num_clipped: 0 });
-    expect(shapes(state.get(0) as object)).toEqual({ step: 12, exp_avg_sq: [2, 3, 4], param_rms: [2, 1, 1], scale_grads: [4, 2, 1, 1], scale_exp_avg_sq: [2, 1, 1], delta: [2, 3, 4] });
+    expect(shapes(state.get(0) as object)).toEqual({
+      step: 12,
+      exp_avg_sq: [2, 3, 4],
+      param_rms: [2, 1, 1],
+      scale_grads: [4, 2, 1, 1],
+      scale_exp_avg_sq: [2, 1, 1],
+      delta: [2, 3, 4],
+    });
     expect(groups).toEqual([expect.objectContaining({ lr: 0.03, clipping_scale: 2, betas: [0.9, 0.98], params: [0, 1, 2, 3, 4] })]);
   });
 
@@ -180,7 +187,11 @@ describe("ScaledAdam", () => {
         const all = new ScaledAdam(together, { clippingScale: null });
         const each = alone.map((one) => new ScaledAdam([one], { clippingScale: null }));
         for (let k = 0; k < 9; k++) {
-          [together, alone].forEach((list) => list.forEach(([, p], i) => { p.grad = gradsOf(i, k); }));
+          [together, alone].forEach((list) =>
+            list.forEach(([, p], i) => {
+              p.grad = gradsOf(i, k);
+            }),
+          );
           all.step();
           for (const optimizer of each) optimizer.step();
         }
@@ -210,7 +221,10 @@ describe("ScaledAdam", () => {
     const optimizer = new ScaledAdam([["p", p]], { lr: 0.1 });
     const losses = Array.from({ length: 30 }, () => {
       optimizer.zeroGrad();
-      const loss = p.sub(tensor([1.5, 0.5])).square().sum();
+      const loss = p
+        .sub(tensor([1.5, 0.5]))
+        .square()
+        .sum();
       loss.backward();
       optimizer.step();
       return loss.item();

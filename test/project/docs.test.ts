@@ -1,12 +1,12 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+// @ts-expect-error a script without types
+import { errorPage } from "../../scripts/generate-error-docs.mjs";
 import { commands } from "../../src/cli/main.ts";
 import { flagOf } from "../../src/cli/options.ts";
 import { errorCodes } from "../../src/util/errorCodes.ts";
 import { packageRoot } from "../../src/util/paths.ts";
-// @ts-expect-error a script without types
-import { errorPage } from "../../scripts/generate-error-docs.mjs";
 
 const read = (path: string): string => readFileSync(join(packageRoot, path), "utf8");
 

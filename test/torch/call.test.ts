@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { callOperator, Generator, listOperators, ones, ops, scope, tensor, type Tensor, zeros } from "../../src/torch/index.ts";
+import { callOperator, Generator, listOperators, ones, ops, scope, type Tensor, tensor, zeros } from "../../src/torch/index.ts";
 import { SeracError } from "../../src/util/errors.ts";
 
 /** The error of a call, as code and message. */

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { type DType, fromTypedArray, liveTensors, ones, scope, tensor, type TypedArray, zeros } from "../../src/torch/index.ts";
+import { type DType, fromTypedArray, liveTensors, ones, scope, type TypedArray, tensor, zeros } from "../../src/torch/index.ts";
 import { collectUntil } from "./collect.ts";
 
 const arrays: Record<DType, fc.Arbitrary<TypedArray>> = {

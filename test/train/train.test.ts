@@ -1,15 +1,15 @@
-import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Cut } from "../../src/data/index.ts";
 import { Recognizer } from "../../src/decode/index.ts";
 import { serializeWav } from "../../src/formats/index.ts";
 import { averagedCheckpoint, disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
-import type { Cut } from "../../src/data/index.ts";
+import { liveTensors } from "../../src/torch/index.ts";
 import { epochBatches } from "../../src/train/data.ts";
 import { type TrainOptionsInput, train, trainOptions } from "../../src/train/index.ts";
 import { parseOptions } from "../../src/util/options.ts";
-import { liveTensors } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { speak, toneCorpus } from "./tones.ts";
 
@@ -39,7 +39,10 @@ describe("training end to end", () => {
     expect(result).toMatchObject({ epochs: 24, interrupted: false, checkpoint: join(exp("learn"), "epoch-24.safetensors") });
     expect(result.validWer).toBeLessThanOrEqual(0.15);
     expect(said.some((line) => line.startsWith("training data: 96 utterances"))).toBe(true);
-    const metrics = readFileSync(join(exp("learn"), "metrics.jsonl"), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+    const metrics = readFileSync(join(exp("learn"), "metrics.jsonl"), "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
     expect(metrics.filter((m) => m.kind === "valid")).toHaveLength(24);
 
     const averaged = (): ReturnType<typeof loadCheckpoint> => averagedCheckpoint(exp("learn"), { epoch: 24, avg: 8, useAveragedModel: true });
@@ -101,7 +104,11 @@ describe("training end to end", () => {
       },
     );
     expect(result).toMatchObject({ interrupted: true, updates: 11, checkpoint: join(exp("abort"), "checkpoint-11.safetensors") });
-    expect(readdirSync(exp("abort")).filter((name) => name.startsWith("checkpoint-")).sort()).toEqual(["checkpoint-10.safetensors", "checkpoint-11.safetensors"]);
+    expect(
+      readdirSync(exp("abort"))
+        .filter((name) => name.startsWith("checkpoint-"))
+        .sort(),
+    ).toEqual(["checkpoint-10.safetensors", "checkpoint-11.safetensors"]);
     expect(readdirSync(exp("abort")).some((name) => name.includes(".tmp"))).toBe(false);
   });
 
@@ -112,7 +119,10 @@ describe("training end to end", () => {
 
 describe("options of a run", () => {
   const metricsOf = (name: string): { kind: string; epoch: number; batch: number; loss: number; wer?: number }[] =>
-    readFileSync(join(exp(name), "metrics.jsonl"), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+    readFileSync(join(exp(name), "metrics.jsonl"), "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
 
   test("intervals: losses are logged, validated and scored as often as asked", async () => {
     await train({ ...options, expDir: exp("intervals"), numEpochs: 4, logInterval: 3, validInterval: 4, werInterval: 2 });
@@ -133,7 +143,9 @@ describe("options of a run", () => {
   test("bfloat16: the loss falls, the parameters stay float32, and the seed decides", async () => {
     const run = async (name: string, seed: number) => {
       await train({ ...options, expDir: exp(name), numEpochs: 3, useBf16: true, logInterval: 4, seed });
-      return metricsOf(name).filter((m) => m.kind === "valid").map((m) => m.loss);
+      return metricsOf(name)
+        .filter((m) => m.kind === "valid")
+        .map((m) => m.loss);
     };
     const losses = await run("bf16", 1);
     expect(losses[2]).toBeLessThan(losses[0] as number);
@@ -145,7 +157,19 @@ describe("options of a run", () => {
   });
 
   test("short utterances are joined, each of them once", () => {
-    const cut = (i: number): Cut => ({ id: String(i), audioPath: "", offset: undefined, duration: 1 + (i % 3), text: String(i), speaker: undefined, lang: undefined, speed: 1, tracks: undefined, gap: 0, origin: "" });
+    const cut = (i: number): Cut => ({
+      id: String(i),
+      audioPath: "",
+      offset: undefined,
+      duration: 1 + (i % 3),
+      text: String(i),
+      speaker: undefined,
+      lang: undefined,
+      speed: 1,
+      tracks: undefined,
+      gap: 0,
+      origin: "",
+    });
     const cuts = Array.from({ length: 100 }, (_, i) => cut(i));
     const joined = epochBatches(cuts, parseOptions(trainOptions, { ...options, concatenateCuts: true, durationFactor: 4, gap: 0.5, maxDuration: 60 }), 1).flat();
     expect(joined.length).toBeLessThan(60);
@@ -163,10 +187,20 @@ describe("bad input", () => {
     writeFileSync(join(folder, "nan.wav"), serializeWav({ sampleRate: 8000, channels: [nan] }, { format: "float32" }));
     const bad = ["missing.wav", "noise.wav", "empty.wav", "nan.wav"].map((name) => JSON.stringify({ audio_filepath: name, duration: 1, text: "low" }));
     const wrongDuration = JSON.stringify({ audio_filepath: "train/0.wav", duration: 19, text: "low mid top ".repeat(30).trim() });
-    const lines = [...good, ...bad, wrongDuration, "{ not json", JSON.stringify({ audio_filepath: "train/0.wav", duration: 1, text: "ünknown" }), JSON.stringify({ audio_filepath: "train/0.wav", duration: 0.15, text: "low mid top low mid top" })];
+    const lines = [
+      ...good,
+      ...bad,
+      wrongDuration,
+      "{ not json",
+      JSON.stringify({ audio_filepath: "train/0.wav", duration: 1, text: "ünknown" }),
+      JSON.stringify({ audio_filepath: "train/0.wav", duration: 0.15, text: "low mid top low mid top" }),
+    ];
     writeFileSync(join(folder, "bad.jsonl"), lines.join("\n"));
     const said: string[] = [];
-    const result = await train({ ...options, trainManifest: [join(folder, "bad.jsonl")], validManifest: undefined, expDir: exp("bad"), numEpochs: 1 }, { report: { say: (line) => said.push(line) } });
+    const result = await train(
+      { ...options, trainManifest: [join(folder, "bad.jsonl")], validManifest: undefined, expDir: exp("bad"), numEpochs: 1 },
+      { report: { say: (line) => said.push(line) } },
+    );
     expect(result.updates).toBeGreaterThan(0);
     const text = said.join("\n");
     expect(text).toContain("left out: 1 unusable lines: JSONL_BAD_LINE");
@@ -188,7 +222,9 @@ describe("bad input", () => {
   test("a checkpoint of another architecture names what differs; a damaged one says so", async () => {
     await train({ ...options, expDir: exp("other"), numEpochs: 1 });
     await expect(train({ ...options, expDir: exp("other"), numEpochs: 1 })).rejects.toMatchObject({ code: "TRAIN_EXISTS", fix: expect.stringContaining("--start-epoch 2") });
-    await expect(train({ ...options, expDir: exp("other"), numEpochs: 2, startEpoch: 2, joinerDim: 40 })).rejects.toThrow(/joiner\.encoder_proj\.weight is \(32, 64\), the model's is \(40, 64\)/);
+    await expect(train({ ...options, expDir: exp("other"), numEpochs: 2, startEpoch: 2, joinerDim: 40 })).rejects.toThrow(
+      /joiner\.encoder_proj\.weight is \(32, 64\), the model's is \(40, 64\)/,
+    );
     const path = join(exp("other"), "epoch-1.safetensors");
     const bytes = readFileSync(path);
     writeFileSync(path, bytes.subarray(0, bytes.length - 100));

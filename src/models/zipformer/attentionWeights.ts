@@ -1,5 +1,5 @@
-import { Balancer, type Init, Linear, Module, type Schedule, ScheduledFloat, Whiten, expectChannels, scheduled, whiteningLimit } from "../../nn/index.ts";
-import { type Tensor, callOperator, ops } from "../../torch/index.ts";
+import { Balancer, expectChannels, type Init, Linear, Module, type Schedule, ScheduledFloat, scheduled, Whiten, whiteningLimit } from "../../nn/index.ts";
+import { callOperator, ops, type Tensor } from "../../torch/index.ts";
 
 /** Options of AttentionWeights. */
 export interface AttentionWeightsOptions extends Init {
@@ -24,7 +24,10 @@ export class AttentionWeights extends Module {
   private readonly heads: number;
   private readonly queryHeadDim: number;
   private readonly posHeadDim: number;
-  posSkipRate: Schedule = new ScheduledFloat([[0, 0.5], [4000, 0]]); // prettier-ignore
+  posSkipRate: Schedule = new ScheduledFloat([
+    [0, 0.5],
+    [4000, 0],
+  ]); // prettier-ignore
 
   constructor({ channels, posDim, heads, queryHeadDim, posHeadDim, generator }: AttentionWeightsOptions) {
     super();

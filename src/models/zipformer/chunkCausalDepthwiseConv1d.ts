@@ -1,5 +1,5 @@
-import { Conv1d, type Init, Module, type Parameter, depthwiseConv1d } from "../../nn/index.ts";
-import { type Tensor, cat, pad, zeros } from "../../torch/index.ts";
+import { Conv1d, depthwiseConv1d, type Init, Module, type Parameter } from "../../nn/index.ts";
+import { cat, pad, type Tensor, zeros } from "../../torch/index.ts";
 
 /**
  * A depthwise convolution for streaming: one part looks at the past only, the other at the frames of the same chunk only, scaled by
@@ -29,7 +29,10 @@ export class ChunkCausalDepthwiseConv1d extends Module {
     const padded = missing > 0 ? pad(x, [0, missing]) : x;
     const past = depthwiseConv1d(x, this.causal.weight, this.causal.bias, [half, 0]); // (N, C, T)
     const chunks = (frames + missing) / chunk;
-    const inChunks = padded.unflatten(2, [chunks, chunk]).transpose(1, 2).reshape([batch * chunks, channels, chunk]);
+    const inChunks = padded
+      .unflatten(2, [chunks, chunk])
+      .transpose(1, 2)
+      .reshape([batch * chunks, channels, chunk]);
     const within = depthwiseConv1d(inChunks, this.chunkwise.weight, this.chunkwise.bias, [half, half])
       .mul(this.scale(chunk))
       .view([batch, chunks, channels, chunk])
@@ -43,8 +46,14 @@ export class ChunkCausalDepthwiseConv1d extends Module {
     const { kernelSize } = this;
     const left = this.edgeScale.select(0, 0);
     const right = this.edgeScale.select(0, 1);
-    if (chunk < kernelSize) return left.slice(1, 0, chunk).add(right.slice(1, kernelSize - chunk, kernelSize)).add(1);
+    if (chunk < kernelSize)
+      return left
+        .slice(1, 0, chunk)
+        .add(right.slice(1, kernelSize - chunk, kernelSize))
+        .add(1);
     const gap = zeros([left.size(0), chunk - kernelSize], { dtype: left.dtype, device: left.device });
-    return cat([left, gap], 1).add(cat([gap, right], 1)).add(1);
+    return cat([left, gap], 1)
+      .add(cat([gap, right], 1))
+      .add(1);
   }
 }

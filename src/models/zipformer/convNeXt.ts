@@ -1,4 +1,4 @@
-import { Balancer, Conv2d, type Init, Module, type Schedule, ScheduledFloat, SwooshL, Whiten, depthwiseConv2d, scheduled, utteranceMask } from "../../nn/index.ts";
+import { Balancer, Conv2d, depthwiseConv2d, type Init, Module, type Schedule, ScheduledFloat, SwooshL, scheduled, utteranceMask, Whiten } from "../../nn/index.ts";
 import type { Tensor } from "../../torch/index.ts";
 
 /**
@@ -13,7 +13,10 @@ export class ConvNeXt extends Module {
   private readonly swoosh: SwooshL;
   private readonly outBalancer: Balancer;
   private readonly outWhiten: Whiten;
-  layerDropRate: Schedule = new ScheduledFloat([[0, 0.2], [20000, 0.015]]); // prettier-ignore
+  layerDropRate: Schedule = new ScheduledFloat([
+    [0, 0.2],
+    [20000, 0.015],
+  ]); // prettier-ignore
 
   constructor({ channels, generator }: Init & { channels: number }) {
     super();

@@ -1,4 +1,16 @@
-import { ActivationDropoutAndLinear, Balancer, Conv1d, type Init, Linear, Module, ScheduledFloat, Whiten, depthwiseConv1d, expectChannels, whiteningLimit } from "../../nn/index.ts";
+import {
+  ActivationDropoutAndLinear,
+  Balancer,
+  Conv1d,
+  depthwiseConv1d,
+  expectChannels,
+  type Init,
+  Linear,
+  Module,
+  ScheduledFloat,
+  Whiten,
+  whiteningLimit,
+} from "../../nn/index.ts";
 import type { Tensor } from "../../torch/index.ts";
 import { ChunkCausalDepthwiseConv1d } from "./chunkCausalDepthwiseConv1d.ts";
 
@@ -20,10 +32,19 @@ export class ConvolutionModule extends Module {
       "balancer1",
       new Balancer({
         channelDim: -1,
-        minPositive: new ScheduledFloat([[0, 0.05], [8000, 0.025]]), // prettier-ignore
+        minPositive: new ScheduledFloat([
+          [0, 0.05],
+          [8000, 0.025],
+        ]), // prettier-ignore
         maxPositive: 1,
         minAbs: 1.5,
-        maxAbs: new ScheduledFloat([[0, 5], [8000, 10]], { fallback: 1 }), // prettier-ignore
+        maxAbs: new ScheduledFloat(
+          [
+            [0, 5],
+            [8000, 10],
+          ],
+          { fallback: 1 },
+        ), // prettier-ignore
       }),
     );
     this.depthwise = this.child(
@@ -36,9 +57,15 @@ export class ConvolutionModule extends Module {
       "balancer2",
       new Balancer({
         channelDim: 1,
-        minPositive: new ScheduledFloat([[0, 0.1], [8000, 0.05]]), // prettier-ignore
+        minPositive: new ScheduledFloat([
+          [0, 0.1],
+          [8000, 0.05],
+        ]), // prettier-ignore
         maxPositive: 1,
-        minAbs: new ScheduledFloat([[0, 0.2], [20000, 0.5]]), // prettier-ignore
+        minAbs: new ScheduledFloat([
+          [0, 0.2],
+          [20000, 0.5],
+        ]), // prettier-ignore
         maxAbs: 10,
       }),
     );

@@ -1,5 +1,5 @@
-import { Balancer, BiasNorm, Bypass, type Init, Module, type Schedule, ScheduledFloat, Whiten, expectChannels, scheduled, utteranceMask, whiteningLimit } from "../../nn/index.ts";
-import { type Tensor, full, scope } from "../../torch/index.ts";
+import { Balancer, BiasNorm, Bypass, expectChannels, type Init, Module, type Schedule, ScheduledFloat, scheduled, utteranceMask, Whiten, whiteningLimit } from "../../nn/index.ts";
+import { full, scope, type Tensor } from "../../torch/index.ts";
 import { AttentionWeights } from "./attentionWeights.ts";
 import { ConvolutionModule } from "./convolution.ts";
 import { Feedforward } from "./feedforward.ts";
@@ -57,11 +57,30 @@ export class EncoderLayer extends Module {
   private readonly whiten: Whiten;
   private readonly channels: number;
   private readonly heads: number;
-  attentionSkipRate: Schedule = new ScheduledFloat([[0, 0.2], [4000, 0.05], [16000, 0]]); // prettier-ignore
-  convolutionSkipRate: Schedule = new ScheduledFloat([[0, 0.2], [4000, 0.05], [16000, 0]]); // prettier-ignore
-  constantAttentionRate: Schedule = new ScheduledFloat([[0, 0.25], [4000, 0.025]]); // prettier-ignore
-  feedforward2SkipRate: Schedule = new ScheduledFloat([[0, 0.1], [4000, 0.01], [50000, 0]]); // prettier-ignore
-  feedforward3SkipRate: Schedule = new ScheduledFloat([[0, 0.1], [4000, 0.01], [50000, 0]]); // prettier-ignore
+  attentionSkipRate: Schedule = new ScheduledFloat([
+    [0, 0.2],
+    [4000, 0.05],
+    [16000, 0],
+  ]); // prettier-ignore
+  convolutionSkipRate: Schedule = new ScheduledFloat([
+    [0, 0.2],
+    [4000, 0.05],
+    [16000, 0],
+  ]); // prettier-ignore
+  constantAttentionRate: Schedule = new ScheduledFloat([
+    [0, 0.25],
+    [4000, 0.025],
+  ]); // prettier-ignore
+  feedforward2SkipRate: Schedule = new ScheduledFloat([
+    [0, 0.1],
+    [4000, 0.01],
+    [50000, 0],
+  ]); // prettier-ignore
+  feedforward3SkipRate: Schedule = new ScheduledFloat([
+    [0, 0.1],
+    [4000, 0.01],
+    [50000, 0],
+  ]); // prettier-ignore
 
   constructor({ channels, posDim, heads, queryHeadDim, posHeadDim, valueHeadDim, feedforwardDim, kernelSize, causal, dropout, bypassSkipRate, generator }: EncoderLayerOptions) {
     super();
@@ -82,11 +101,20 @@ export class EncoderLayer extends Module {
     this.norm = this.child("norm", new BiasNorm({ channels, generator }));
     const at = { channelDim: -1 };
     this.balancer1 = this.child("balancer1", new Balancer({ ...at, minPositive: 0.45, maxPositive: 0.55, minAbs: 0.2, maxAbs: 4 }));
-    const minNonlin = new ScheduledFloat([[0, 0.004], [4000, 0.02]]); // prettier-ignore
+    const minNonlin = new ScheduledFloat([
+      [0, 0.004],
+      [4000, 0.02],
+    ]); // prettier-ignore
     this.balancerNonlin = this.child("balancer_na", new Balancer({ ...at, minPositive: 0.3, maxPositive: 0.7, minAbs: minNonlin, prob: 0.05 }));
-    const minFeedforward2 = new ScheduledFloat([[0, 0], [4000, 0.1]]); // prettier-ignore
+    const minFeedforward2 = new ScheduledFloat([
+      [0, 0],
+      [4000, 0.1],
+    ]); // prettier-ignore
     this.balancerFeedforward2 = this.child("balancer_ff2", new Balancer({ ...at, minPositive: 0.3, maxPositive: 0.7, minAbs: minFeedforward2, maxAbs: 2, prob: 0.05 }));
-    const minFeedforward3 = new ScheduledFloat([[0, 0], [4000, 0.2]]); // prettier-ignore
+    const minFeedforward3 = new ScheduledFloat([
+      [0, 0],
+      [4000, 0.2],
+    ]); // prettier-ignore
     this.balancerFeedforward3 = this.child("balancer_ff3", new Balancer({ ...at, minPositive: 0.3, maxPositive: 0.7, minAbs: minFeedforward3, maxAbs: 4, prob: 0.05 }));
     this.whiten = this.child("whiten", new Whiten({ groups: 1, limit: whiteningLimit(4, 3), gradScale: 0.01 }));
     this.balancer2 = this.child("balancer2", new Balancer({ ...at, minPositive: 0.45, maxPositive: 0.55, minAbs: 0.1, maxAbs: 4 }));
@@ -100,16 +128,40 @@ export class EncoderLayer extends Module {
       const rate = (schedule: Schedule): number => (this.training ? scheduled(schedule, this.run) : 0);
       const attentionMask = this.mask(x, rate(this.attentionSkipRate)); // one draw for the three attention parts
       const convolution = (module: ConvolutionModule, src: Tensor): Tensor =>
-        this.add(src, scope(() => module.forward(src, context)), this.mask(src, rate(this.convolutionSkipRate)));
+        this.add(
+          src,
+          scope(() => module.forward(src, context)),
+          this.mask(src, rate(this.convolutionSkipRate)),
+        );
       let src = x.add(scope(() => this.feedforward1.forward(x)));
-      src = this.add(src, scope(() => this.balancerNonlin.forward(this.nonlinAttention.forward(src, this.headWeights(weights, rate(this.constantAttentionRate))))), attentionMask);
-      src = this.add(src, scope(() => this.selfAttention1.forward(src, weights)), attentionMask);
+      src = this.add(
+        src,
+        scope(() => this.balancerNonlin.forward(this.nonlinAttention.forward(src, this.headWeights(weights, rate(this.constantAttentionRate))))),
+        attentionMask,
+      );
+      src = this.add(
+        src,
+        scope(() => this.selfAttention1.forward(src, weights)),
+        attentionMask,
+      );
       src = convolution(this.convolution1, src);
-      src = this.add(src, scope(() => this.balancerFeedforward2.forward(this.feedforward2.forward(src))), this.mask(src, rate(this.feedforward2SkipRate)));
+      src = this.add(
+        src,
+        scope(() => this.balancerFeedforward2.forward(this.feedforward2.forward(src))),
+        this.mask(src, rate(this.feedforward2SkipRate)),
+      );
       src = this.bypassMid.forward(x, src);
-      src = this.add(src, scope(() => this.selfAttention2.forward(src, weights)), attentionMask);
+      src = this.add(
+        src,
+        scope(() => this.selfAttention2.forward(src, weights)),
+        attentionMask,
+      );
       src = convolution(this.convolution2, src);
-      src = this.add(src, scope(() => this.balancerFeedforward3.forward(this.feedforward3.forward(src))), this.mask(src, rate(this.feedforward3SkipRate)));
+      src = this.add(
+        src,
+        scope(() => this.balancerFeedforward3.forward(this.feedforward3.forward(src))),
+        this.mask(src, rate(this.feedforward3SkipRate)),
+      );
       src = this.norm.forward(this.balancer1.forward(src));
       return this.whiten.forward(this.balancer2.forward(this.bypass.forward(x, src)));
     });

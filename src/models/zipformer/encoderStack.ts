@@ -1,5 +1,5 @@
 import { Bypass, type Init, Module, ModuleList } from "../../nn/index.ts";
-import { type Tensor, scope } from "../../torch/index.ts";
+import { scope, type Tensor } from "../../torch/index.ts";
 import { EncoderLayer, type EncoderLayerOptions, type StackContext } from "./encoderLayer.ts";
 import { CompactRelPositionalEncoding } from "./relPositionalEncoding.ts";
 import { Downsample, upsample } from "./resample.ts";

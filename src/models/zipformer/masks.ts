@@ -1,5 +1,5 @@
 /** Masks of attention, made once for a forward pass. */
-import { type Tensor, arange } from "../../torch/index.ts";
+import { arange, type Tensor } from "../../torch/index.ts";
 
 /** Chunks of a causal encoder, in frames at 50 Hz. */
 export interface Chunks {

@@ -1,4 +1,4 @@
-import { Balancer, type Init, Linear, Module, ScheduledFloat, Whiten, expectChannels, whiteningLimit } from "../../nn/index.ts";
+import { Balancer, expectChannels, type Init, Linear, Module, ScheduledFloat, Whiten, whiteningLimit } from "../../nn/index.ts";
 import type { Tensor } from "../../torch/index.ts";
 
 /**
@@ -19,8 +19,14 @@ export class NonlinAttention extends Module {
     this.channels = channels;
     this.hidden = hidden;
     this.inProj = this.child("in_proj", new Linear({ inFeatures: channels, outFeatures: 3 * hidden, generator }));
-    const minPositive = new ScheduledFloat([[0, 0.25], [20000, 0.05]]); // prettier-ignore
-    const maxPositive = new ScheduledFloat([[0, 0.75], [20000, 0.95]]); // prettier-ignore
+    const minPositive = new ScheduledFloat([
+      [0, 0.25],
+      [20000, 0.05],
+    ]); // prettier-ignore
+    const maxPositive = new ScheduledFloat([
+      [0, 0.75],
+      [20000, 0.95],
+    ]); // prettier-ignore
     this.balancer = this.child("balancer", new Balancer({ channelDim: -1, minPositive, maxPositive, minAbs: 0.5, maxAbs: 5 }));
     this.outProj = this.child("out_proj", new Linear({ inFeatures: hidden, outFeatures: channels, initialScale: 0.05, generator }));
     this.whiten1 = this.child("whiten1", new Whiten({ groups: 1, limit: whiteningLimit(5), gradScale: 0.01 }));

@@ -1,5 +1,5 @@
 import { Dropout, Module } from "../../nn/index.ts";
-import { type Tensor, arange, cat, noGrad, scope } from "../../torch/index.ts";
+import { arange, cat, noGrad, scope, type Tensor } from "../../torch/index.ts";
 
 /**
  * The table of encodings of the offsets -(frames - 1) .. frames - 1.
@@ -11,7 +11,10 @@ export function relPositionTable(frames: number, dim: number, { device = "cpu", 
   return scope(() => {
     const compression = Math.sqrt(dim);
     const x = arange(1 - frames, frames, { dtype: "float32", device }).unsqueeze(1);
-    const compressed = x.sign().mul(x.abs().add(compression).log().sub(Math.log(compression))).mul(compression);
+    const compressed = x
+      .sign()
+      .mul(x.abs().add(compression).log().sub(Math.log(compression)))
+      .mul(compression);
     const angle = compressed.mul((2 * Math.PI) / (lengthFactor * dim)).atan(); // (2 frames - 1, 1)
     const frequencies = arange(1, dim / 2 + 1, { dtype: "float32", device }).unsqueeze(0);
     const phase = angle.mul(frequencies); // (2 frames - 1, D / 2)
@@ -43,7 +46,10 @@ export class CompactRelPositionalEncoding extends Module {
     const reach = frames + left;
     if (!this.table || this.frames < reach || this.table.device !== device) {
       this.frames = Math.max(1000, reach);
-      this.table = this.hold("table", noGrad(() => scope(() => relPositionTable(this.frames, this.dim, { device }))));
+      this.table = this.hold(
+        "table",
+        noGrad(() => scope(() => relPositionTable(this.frames, this.dim, { device }))),
+      );
     }
     const slice = this.table.slice(0, this.frames - reach, this.frames - 1 + frames);
     return this.dropout.forward(slice.unsqueeze(0));

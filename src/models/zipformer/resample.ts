@@ -1,5 +1,5 @@
 import { type Init, Module, type Parameter } from "../../nn/index.ts";
-import { type Tensor, cat, zeros } from "../../torch/index.ts";
+import { cat, type Tensor, zeros } from "../../torch/index.ts";
 
 /** A learned weighted mean of every `factor` frames. Source: icefall zipformer/zipformer.py (SimpleDownsample). */
 export class Downsample extends Module {
@@ -27,5 +27,8 @@ export class Downsample extends Module {
 /** Every frame `factor` times. @param x (T, N, C) @returns (T factor, N, C) */
 export function upsample(x: Tensor, factor: number): Tensor {
   const [frames, batch, channels] = x.shape as [number, number, number];
-  return x.unsqueeze(1).expand([frames, factor, batch, channels]).reshape([frames * factor, batch, channels]);
+  return x
+    .unsqueeze(1)
+    .expand([frames, factor, batch, channels])
+    .reshape([frames * factor, batch, channels]);
 }

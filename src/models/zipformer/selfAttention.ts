@@ -1,4 +1,4 @@
-import { type Init, Linear, Module, Whiten, expectChannels, whiteningLimit } from "../../nn/index.ts";
+import { expectChannels, type Init, Linear, Module, Whiten, whiteningLimit } from "../../nn/index.ts";
 import type { Tensor } from "../../torch/index.ts";
 
 /** Values and output of self-attention; the weights are given. Source: icefall zipformer/zipformer.py (SelfAttention). */
@@ -25,7 +25,10 @@ export class SelfAttention extends Module {
     expectChannels("SelfAttention", x, this.channels);
     const { heads, valueHeadDim } = this;
     const [frames, batch] = x.shape as [number, number];
-    const values = this.inProj.forward(x).view([frames, batch * heads, valueHeadDim]).transpose(0, 1); // (N h, T, d)
+    const values = this.inProj
+      .forward(x)
+      .view([frames, batch * heads, valueHeadDim])
+      .transpose(0, 1); // (N h, T, d)
     const attended = weights.bmm(values); // (N h, T, d)
     const joined = attended.transpose(0, 1).reshape([frames, batch, heads * valueHeadDim]);
     return this.whiten.forward(this.outProj.forward(joined));

@@ -1,19 +1,5 @@
-import {
-  Balancer,
-  BiasNorm,
-  Conv2d,
-  type Init,
-  Linear,
-  Module,
-  ModuleList,
-  type Schedule,
-  ScheduledFloat,
-  SharedDropout,
-  SwooshR,
-  Whiten,
-  expectShape,
-} from "../../nn/index.ts";
-import { type Tensor, ops, scope } from "../../torch/index.ts";
+import { Balancer, BiasNorm, Conv2d, expectShape, type Init, Linear, Module, ModuleList, type Schedule, ScheduledFloat, SharedDropout, SwooshR, Whiten } from "../../nn/index.ts";
+import { ops, scope, type Tensor } from "../../torch/index.ts";
 import { ShapeError } from "../../util/errors.ts";
 import { ConvNeXt } from "./convNeXt.ts";
 
@@ -52,7 +38,10 @@ export class Conv2dSubsampling extends Module {
     featureDim,
     outChannels,
     channels: [c1, c2, c3] = [8, 32, 128],
-    dropout = new ScheduledFloat([[0, 0.3], [20000, 0.1]]), // prettier-ignore
+    dropout = new ScheduledFloat([
+      [0, 0.3],
+      [20000, 0.1],
+    ]), // prettier-ignore
     generator,
   }: SubsamplingOptions) {
     super();
@@ -66,11 +55,37 @@ export class Conv2dSubsampling extends Module {
     this.balancers = [balancer(1), balancer(4), balancer(4)];
     this.swoosh = new SwooshR();
     // The numbers are those of the reference's sequence, whose other entries have no parameters.
-    this.child("conv", new ModuleList(new Map<number, Module>([[0, this.convs[0]], [2, this.balancers[0]], [3, this.swoosh], [4, this.convs[1]], [5, this.balancers[1]], [7, this.convs[2]], [8, this.balancers[2]]]))); // prettier-ignore
+    this.child(
+      "conv",
+      new ModuleList(
+        new Map<number, Module>([
+          [0, this.convs[0]],
+          [2, this.balancers[0]],
+          [3, this.swoosh],
+          [4, this.convs[1]],
+          [5, this.balancers[1]],
+          [7, this.convs[2]],
+          [8, this.balancers[2]],
+        ]),
+      ),
+    ); // prettier-ignore
     this.convnext = this.child("convnext", new ConvNeXt({ channels: c3, generator }));
     const bins = Math.floor((Math.floor((featureDim - 1) / 2) - 1) / 2);
     this.out = this.child("out", new Linear({ inFeatures: c3 * bins, outFeatures: outChannels, generator }));
-    this.outWhiten = this.child("out_whiten", new Whiten({ groups: 1, limit: new ScheduledFloat([[0, 4], [20000, 8]], { fallback: 4 }), gradScale: 0.02 })); // prettier-ignore
+    this.outWhiten = this.child(
+      "out_whiten",
+      new Whiten({
+        groups: 1,
+        limit: new ScheduledFloat(
+          [
+            [0, 4],
+            [20000, 8],
+          ],
+          { fallback: 4 },
+        ),
+        gradScale: 0.02,
+      }),
+    ); // prettier-ignore
     this.outNorm = this.child("out_norm", new BiasNorm({ channels: outChannels, generator }));
     this.dropout = this.child("dropout", new SharedDropout({ p: dropout, sharedDim: 1 }));
   }
@@ -113,6 +128,10 @@ function checkLengths(lengths: readonly number[], batch: number, frames: number)
   for (const [i, length] of lengths.entries()) {
     if (!(length <= frames)) throw new ShapeError("SHAPE_MISMATCH", { at, message: `utterance ${i} has a length of ${length}, the batch has ${frames} frames` });
     if (!(length >= minimumFrames))
-      throw new ShapeError("SHAPE_MISMATCH", { at, message: `utterance ${i} has ${length} frames, at least ${minimumFrames} are needed`, fix: "leave out such short utterances, or pad them" });
+      throw new ShapeError("SHAPE_MISMATCH", {
+        at,
+        message: `utterance ${i} has ${length} frames, at least ${minimumFrames} are needed`,
+        fix: "leave out such short utterances, or pad them",
+      });
   }
 }

@@ -1,8 +1,8 @@
-import { type Init, Module, ModuleList, type Schedule, ScheduledFloat, drawUtterances, expectShape, paddingMask } from "../../nn/index.ts";
-import { type Tensor, cat, fromTypedArray, noGrad, scope, zeros } from "../../torch/index.ts";
+import { drawUtterances, expectShape, type Init, Module, ModuleList, paddingMask, type Schedule, ScheduledFloat } from "../../nn/index.ts";
+import { cat, fromTypedArray, noGrad, scope, type Tensor, zeros } from "../../torch/index.ts";
 import { ConfigError, ShapeError } from "../../util/errors.ts";
 import { DownsampledEncoderStack, EncoderStack } from "./encoderStack.ts";
-import { type Chunks, attentionMask, chunkMask, noChunks, stride } from "./masks.ts";
+import { attentionMask, type Chunks, chunkMask, noChunks, stride } from "./masks.ts";
 import { Downsample } from "./resample.ts";
 
 /** A value of each stack, or one for all. */
@@ -52,7 +52,8 @@ const featureMaskRate = 0.125;
 function perStack(name: string, value: PerStack, stacks: number): readonly number[] {
   if (typeof value === "number") return new Array<number>(stacks).fill(value);
   if (value.length === 1) return new Array<number>(stacks).fill(value[0] as number);
-  if (value.length !== stacks) throw new ConfigError("CONFIG_BAD_VALUE", { at: name, message: `${value.length} values for ${stacks} stacks`, fix: "give one value, or as many as downsamplingFactor has" });
+  if (value.length !== stacks)
+    throw new ConfigError("CONFIG_BAD_VALUE", { at: name, message: `${value.length} values for ${stacks} stacks`, fix: "give one value, or as many as downsamplingFactor has" });
   return value;
 }
 
@@ -89,7 +90,10 @@ export class Zipformer2 extends Module {
     causal = false,
     chunkSize = [16, 32, 64, -1],
     leftContextFrames = [64, 128, 256, -1],
-    dropout = new ScheduledFloat([[0, 0.3], [20000, 0.1]]), // prettier-ignore
+    dropout = new ScheduledFloat([
+      [0, 0.3],
+      [20000, 0.1],
+    ]), // prettier-ignore
     warmupBatches = 4000,
     generator,
   }: ZipformerOptions & Init) {
@@ -215,10 +219,18 @@ export class Zipformer2 extends Module {
   private checkChunk({ size, left }: Chunks): void {
     for (const { factor, kernelSize } of this.stacks) {
       if (size === 0 || size % factor !== 0)
-        throw new ConfigError("CONFIG_BAD_VALUE", { at: "chunkSize", message: `${size} frames are not a multiple of the downsampling factor ${factor}`, fix: "give multiples of the largest factor, or -1" });
+        throw new ConfigError("CONFIG_BAD_VALUE", {
+          at: "chunkSize",
+          message: `${size} frames are not a multiple of the downsampling factor ${factor}`,
+          fix: "give multiples of the largest factor, or -1",
+        });
       const needed = Math.floor(kernelSize / 2) * factor;
       if (left >= 0 && size * left < needed)
-        throw new ConfigError("CONFIG_BAD_VALUE", { at: "leftContextFrames", message: `${size * left} frames are fewer than the ${needed} that the convolution of a stack looks back`, fix: "give more left context" });
+        throw new ConfigError("CONFIG_BAD_VALUE", {
+          at: "leftContextFrames",
+          message: `${size * left} frames are fewer than the ${needed} that the convolution of a stack looks back`,
+          fix: "give more left context",
+        });
     }
   }
 }
@@ -240,7 +252,10 @@ function skipRates({ stack, stacks, layers, factor, warmupBatches }: { stack: nu
   const window = warmupBatches / (stacks + 1);
   return Array.from({ length: layers }, (_, i) => {
     const from = begin + (window * i) / layers;
-    return new ScheduledFloat([[from, 0.5], [from + window / layers, 0.035 * Math.sqrt(factor)]]); // prettier-ignore
+    return new ScheduledFloat([
+      [from, 0.5],
+      [from + window / layers, 0.035 * Math.sqrt(factor)],
+    ]); // prettier-ignore
   });
 }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Tensor, grad, ops, randn, zeros } from "../../../src/torch/index.ts";
+import { grad, ops, randn, type Tensor, zeros } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
 import { everySecond, gradients } from "./helpers.ts";
 
@@ -13,7 +13,10 @@ interface Range {
   gradScale: number;
 }
 
-const balance = (r: Range, dim: number) => (x: Tensor): Tensor => ops.balancer(x, r.minMean, r.maxMean, r.minRms, r.maxRms, r.gradScale, dim);
+const balance =
+  (r: Range, dim: number) =>
+  (x: Tensor): Tensor =>
+    ops.balancer(x, r.minMean, r.maxMean, r.minRms, r.maxRms, r.gradScale, dim);
 
 /** The added gradient by nested autograd, as the reference takes it. */
 function plainGradient(x: Tensor, upstream: Tensor, r: Range, dim: number): Tensor {
@@ -22,14 +25,20 @@ function plainGradient(x: Tensor, upstream: Tensor, r: Range, dim: number): Tens
   const [mean, square] = [leaf.mean(others, true), leaf.square().mean(others, true)];
   const [ratio, rms] = [mean.div(square.sub(mean.square()).clamp(1e-20).sqrt()), square.clamp(1e-20).sqrt()];
   const loss = ratio.sub(ratio.clamp(r.minMean, r.maxMean)).abs().add(rms.clamp(r.minRms, r.maxRms).div(rms).log().abs());
-  const d = (grad([loss.sum()], [leaf])[0] as Tensor);
+  const d = grad([loss.sum()], [leaf])[0] as Tensor;
   const scaled = d.mul(d.square().mean(others, true).sqrt().clamp(1e-20).pow(-1).mul(r.gradScale));
   return upstream.add(upstream.abs().mul(scaled));
 }
 
 describe.each(Object.keys(metadata).filter((key) => key.startsWith("balancer.")))("%s", (key) => {
   const s = JSON.parse(metadata[key] as string) as Record<string, number> & { channel_dim: number };
-  const [lo, hi, minAbs, maxAbs, gradScale] = ["min_positive", "max_positive", "min_abs", "max_abs", "grad_scale"].map((k) => s[k] as number) as [number, number, number, number, number];
+  const [lo, hi, minAbs, maxAbs, gradScale] = ["min_positive", "max_positive", "min_abs", "max_abs", "grad_scale"].map((k) => s[k] as number) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
   const mean = (p: number): number => (0.8139535143 * (Math.log(2 * p + 1e-10) - Math.log(2 - 2 * p + 1e-10))) / 2;
   const range = { minMean: mean(lo), maxMean: mean(hi), minRms: 1.25331413732 * minAbs, maxRms: 1.25331413732 * maxAbs, gradScale };
 
@@ -49,7 +58,14 @@ describe.each(Object.keys(metadata).filter((key) => key.startsWith("balancer."))
 const range: Range = { minMean: -0.1, maxMean: 0.1, minRms: 0.5, maxRms: 0.9, gradScale: 0.04 };
 
 test("equals nested autograd on odd sizes and layouts", () => {
-  const cases: [Tensor, number][] = [[randn([13, 5]), 1], [everySecond([4, 7, 19]), 1], [randn([2, 3, 5, 19]), 1], [randn([2, 5, 19, 33]).permute([0, 3, 1, 2]), 1], [randn([3, 17]), 0], [randn([40, 1]), 1]];
+  const cases: [Tensor, number][] = [
+    [randn([13, 5]), 1],
+    [everySecond([4, 7, 19]), 1],
+    [randn([2, 3, 5, 19]), 1],
+    [randn([2, 5, 19, 33]).permute([0, 3, 1, 2]), 1],
+    [randn([3, 17]), 0],
+    [randn([40, 1]), 1],
+  ];
   for (const [x, dim] of cases) {
     const g = randn(x.shape);
     expect(gradients(balance(range, dim), [x], g).grads[0]).toBeAllClose(plainGradient(x, g, range, dim), { rtol: 1e-3, atol: 1e-4 });

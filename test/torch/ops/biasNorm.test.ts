@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Tensor, autocast, ops, randn, tensor, zeros } from "../../../src/torch/index.ts";
+import { autocast, ops, randn, type Tensor, tensor, zeros } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
 import { everySecond, gradients } from "./helpers.ts";
 
@@ -27,7 +27,10 @@ test.each([1, 3, 17, 33, 192])("equals the plain composition with %i channels, i
   for (const x of inputs) {
     const parameters = [randn([channels], { dtype: x.dtype }).mul(0.3), tensor(0.4, { dtype: x.dtype })] as [Tensor, Tensor];
     const gradient = randn([5, 3, channels], { dtype: x.dtype });
-    const [ours, theirs] = [gradients((...a) => ops.biasNorm(...(a as [Tensor, Tensor, Tensor])), [x, ...parameters], gradient), gradients(plain as (...a: Tensor[]) => Tensor, [x, ...parameters], gradient)];
+    const [ours, theirs] = [
+      gradients((...a) => ops.biasNorm(...(a as [Tensor, Tensor, Tensor])), [x, ...parameters], gradient),
+      gradients(plain as (...a: Tensor[]) => Tensor, [x, ...parameters], gradient),
+    ];
     expect(ours.y).toBeAllClose(theirs.y);
     for (let i = 0; i < 3; i++) expect(ours.grads[i]).toBeAllClose(theirs.grads[i], { rtol: 1e-3, atol: 1e-3 });
   }

@@ -1,9 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { type Tensor, autocast, callOperator, conv1d, conv2d, pad, randn, zeros } from "../../../src/torch/index.ts";
+import { autocast, callOperator, conv1d, conv2d, pad, randn, type Tensor, zeros } from "../../../src/torch/index.ts";
 import { everySecond, gradients, timeFirst } from "./helpers.ts";
 
-const ours1d = (x: Tensor, weight: Tensor, bias: Tensor | null, left: number, right: number): Tensor => callOperator("serac::depthwise_conv1d", [x, weight, bias, left, right]) as Tensor;
-const ours2d = (x: Tensor, weight: Tensor, bias: Tensor | null, padding: readonly [number, number]): Tensor => callOperator("serac::depthwise_conv2d", [x, weight, bias, padding]) as Tensor;
+const ours1d = (x: Tensor, weight: Tensor, bias: Tensor | null, left: number, right: number): Tensor =>
+  callOperator("serac::depthwise_conv1d", [x, weight, bias, left, right]) as Tensor;
+const ours2d = (x: Tensor, weight: Tensor, bias: Tensor | null, padding: readonly [number, number]): Tensor =>
+  callOperator("serac::depthwise_conv2d", [x, weight, bias, padding]) as Tensor;
 const wide = (t: Tensor): Tensor => t.to({ dtype: "float64" });
 
 /** Values and all gradients of `f` in float equal those of `plain` in double. */

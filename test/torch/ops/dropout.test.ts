@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { Generator, type Tensor, autocast, callOperator, ops, randn, tensor, zeros } from "../../../src/torch/index.ts";
+import { autocast, callOperator, Generator, ops, randn, type Tensor, tensor, zeros } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
 import { everySecond, gradients } from "./helpers.ts";
 
@@ -35,7 +35,15 @@ test.each([0, 1, null])("the mask is shared over dimension %s and the same in bo
   else expect(masked.select(0, 0).toArray()).not.toEqual(masked.select(0, 1).toArray());
   const [weight, g] = [randn([7, 40]), randn([6, 3, 7])];
   const ours = gradients((a, w) => fused(a as Tensor, w as Tensor, null, options), [x, weight], g);
-  const plain = gradients((a, w) => ops.swooshLExact(a as Tensor).mul(masked).matmul((w as Tensor).t()), [x, weight], g);
+  const plain = gradients(
+    (a, w) =>
+      ops
+        .swooshLExact(a as Tensor)
+        .mul(masked)
+        .matmul((w as Tensor).t()),
+    [x, weight],
+    g,
+  );
   expect(ours.y).toBeAllClose(plain.y, { rtol: 1e-3, atol: 1e-4 });
   for (const i of [0, 1]) expect(ours.grads[i]).toBeAllClose(plain.grads[i], { rtol: 1e-3, atol: 1e-3 });
 });

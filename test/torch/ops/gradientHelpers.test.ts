@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Tensor, ops, randn, tensor, zeros } from "../../../src/torch/index.ts";
+import { ops, randn, type Tensor, tensor, zeros } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
 import { gradients } from "./helpers.ts";
 

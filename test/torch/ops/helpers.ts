@@ -1,5 +1,5 @@
 /** What the tests of serac's own operators share: gradients of a function, and inputs in awkward layouts. */
-import { type Tensor, grad, randn } from "../../../src/torch/index.ts";
+import { grad, randn, type Tensor } from "../../../src/torch/index.ts";
 
 /** The value of `f` at `inputs` and the gradients of sum(value * gradient); `gradient` is ones where absent. */
 export function gradients(f: (...inputs: Tensor[]) => Tensor, inputs: readonly Tensor[], gradient?: Tensor): { y: Tensor; grads: Tensor[] } {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Tensor, callOperator, randn, tensor, zeros } from "../../../src/torch/index.ts";
+import { callOperator, randn, type Tensor, tensor, zeros } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
 import { gradients } from "./helpers.ts";
 
@@ -37,7 +37,11 @@ describe.each([false, true])("modified: %s", (modified) => {
   const [symbols, frames] = [3, 5];
   const px = randn([3, symbols, frames + (modified ? 0 : 1)], { dtype: "float64" });
   const py = randn([3, symbols + 1, frames], { dtype: "float64" });
-  const boundary: [number, number, number, number][] = [[0, 0, 3, 5], [1, 1, 3, 5], [0, 2, 0, 4]];
+  const boundary: [number, number, number, number][] = [
+    [0, 0, 3, 5],
+    [1, 1, 3, 5],
+    [0, 2, 0, 4],
+  ];
 
   test("the score is the sum over all paths", () => {
     const [scores] = lattice(px, py, boundary, { modified });
@@ -47,10 +51,17 @@ describe.each([false, true])("modified: %s", (modified) => {
   test("the gradient is the slope", () => {
     const { grads } = gradients((a, b) => lattice(a as Tensor, b as Tensor, boundary, { modified })[0], [px, py]);
     for (const [which, x] of [px, py].entries())
-      for (const at of [[0, 0, 1], [1, 2, 3], [2, 0, 2]] as const) {
+      for (const at of [
+        [0, 0, 1],
+        [1, 2, 3],
+        [2, 0, 2],
+      ] as const) {
         const step = zeros(x.shape, { dtype: "float64" });
         step.select(0, at[0]).select(0, at[1]).select(0, at[2]).add_(1e-5);
-        const score = (sign: number): number => lattice(which === 0 ? px.add(step.mul(sign)) : px, which === 1 ? py.add(step.mul(sign)) : py, boundary, { modified })[0].sum().item();
+        const score = (sign: number): number =>
+          lattice(which === 0 ? px.add(step.mul(sign)) : px, which === 1 ? py.add(step.mul(sign)) : py, boundary, { modified })[0]
+            .sum()
+            .item();
         expect((score(1) - score(-1)) / 2e-5).toBeCloseTo((grads[which] as Tensor).select(0, at[0]).select(0, at[1]).select(0, at[2]).item(), 5);
       }
   });
@@ -65,13 +76,30 @@ test("a path that does not exist has the score -inf and finite counts", () => {
 test("takes layouts with gaps, no symbols, no examples", () => {
   const [wide, py] = [randn([2, 6, 3]), randn([2, 4, 5])];
   const px = wide.transpose(1, 2);
-  expect(lattice(px, py, [[0, 0, 3, 5], [0, 0, 2, 5]])[0]).toBeAllClose(lattice(px.contiguous(), py, [[0, 0, 3, 5], [0, 0, 2, 5]])[0]);
+  expect(
+    lattice(px, py, [
+      [0, 0, 3, 5],
+      [0, 0, 2, 5],
+    ])[0],
+  ).toBeAllClose(
+    lattice(px.contiguous(), py, [
+      [0, 0, 3, 5],
+      [0, 0, 2, 5],
+    ])[0],
+  );
   expect(lattice(zeros([1, 0, 4]), tensor([[[-1, -2, -3]]]), [[0, 0, 0, 3]])[0].item()).toBeCloseTo(-6);
 });
 
 test("refuses boundaries outside of the tensors, and shapes that do not fit", () => {
   const [px, py] = [zeros([1, 4, 6]), zeros([1, 5, 5])];
-  for (const bad of [[0, 0, 4, 6], [0, 0, 5, 5], [-1, 0, 4, 5], [0, 3, 4, 2], [2, 0, 1, 5]]) expect(() => lattice(px, py, [bad])).toThrow(/mutual_information: boundary 0 is .* outside of 4 symbols and 5 frames/);
+  for (const bad of [
+    [0, 0, 4, 6],
+    [0, 0, 5, 5],
+    [-1, 0, 4, 5],
+    [0, 3, 4, 2],
+    [2, 0, 1, 5],
+  ])
+    expect(() => lattice(px, py, [bad])).toThrow(/mutual_information: boundary 0 is .* outside of 4 symbols and 5 frames/);
   expect(() => lattice(px, zeros([1, 4, 5]), [[0, 0, 4, 5]])).toThrow(/py must be/);
   expect(() => lattice(px, py.to({ dtype: "float64" }), [[0, 0, 4, 5]])).toThrow(/both be float or both double/);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Generator, type Tensor, autocast, noGrad, ops, randn, tensor, zeros } from "../../../src/torch/index.ts";
+import { autocast, Generator, noGrad, ops, randn, type Tensor, tensor, zeros } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
 import { everySecond, gradients } from "./helpers.ts";
 
@@ -11,7 +11,12 @@ const kinds = [
 ];
 
 describe.each(kinds)("Swoosh$name", ({ key, random, exact, shift, offset }) => {
-  const plain = (t: Tensor): Tensor => t.sub(shift).logaddexp(zeros([], { dtype: t.dtype })).sub(t.mul(0.08)).sub(offset);
+  const plain = (t: Tensor): Tensor =>
+    t
+      .sub(shift)
+      .logaddexp(zeros([], { dtype: t.dtype }))
+      .sub(t.mul(0.08))
+      .sub(offset);
 
   test("has the reference's values and derivatives", () => {
     const { y, grads } = gradients(exact, [x]);

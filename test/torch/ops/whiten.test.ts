@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Tensor, grad, ops, randn, zeros } from "../../../src/torch/index.ts";
+import { grad, ops, randn, type Tensor, zeros } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
 import { everySecond, gradients } from "./helpers.ts";
 
