@@ -21,91 +21,41 @@ export interface ScaleState {
   scaleExpAvgSq: Tensor;
 }
 
-/** Elements that are updated together on a CPU: few enough for its caches, where the passes over them stay. */
-const sliceElements = 65_536;
-
-/** Neighbouring parameters of a batch that are updated together: few large ones or many small ones. On other devices it is all of the batch. */
-export class ParameterSlice {
-  readonly parameters: readonly Tensor[];
-  /** (m, ...shape); the parameters are views of it. */
-  readonly values: Tensor;
-  /** Of these m parameters: views of the batch's state, which comes with the first step. */
-  state: BatchState | undefined;
-  private readonly first: number;
-
-  constructor(parameters: readonly Tensor[], first: number, batchValues: Tensor) {
-    this.parameters = parameters;
-    this.first = first;
-    this.values = keep(batchValues.narrow(0, first, parameters.length));
-  }
-
-  /** (m, ...shape) the gradients, 0 where there is none. A view of the gradient where m = 1: not to be changed. */
-  gradients(): Tensor {
-    const grads = this.parameters.map((p) => p.grad ?? zerosLike(p));
-    return grads.length === 1 ? (grads[0] as Tensor).contiguous().unsqueeze(0) : stack(grads);
-  }
-
-  /** (m) sum of a * b over every parameter, of two tensors (m, ...shape). */
-  dot(a: Tensor, b: Tensor): Tensor {
-    const m = this.parameters.length;
-    return a
-      .reshape([m, 1, -1])
-      .bmm(b.reshape([m, -1, 1]))
-      .view([m]);
-  }
-
-  /** (m, 1, ...): a tensor (m) in the form that broadcasts over the parameters. */
-  perItem(t: Tensor): Tensor {
-    return t.view([this.parameters.length, ...this.values.shape.slice(1).map(() => 1)]);
-  }
-
-  /** (m, 1, ...) root mean square of every parameter. */
-  rms(): Tensor {
-    const itemSize = this.values.numel / this.parameters.length;
-    return this.perItem(this.dot(this.values, this.values).div(itemSize).sqrt());
-  }
-
-  /** Takes this slice's part of the batch's state. */
-  share(state: BatchState | undefined): void {
-    for (const t of tensorsOf(this.state)) t.dispose();
-    const part = (t: Tensor, dim = 0): Tensor => keep(t.narrow(dim, this.first, this.parameters.length));
-    this.state = state && {
-      expAvgSq: part(state.expAvgSq),
-      delta: part(state.delta),
-      scale: state.scale && { paramRms: part(state.scale.paramRms), scaleGrads: part(state.scale.scaleGrads, 1), scaleExpAvgSq: part(state.scale.scaleExpAvgSq) },
-    };
-  }
-}
-
 /** Parameters of one shape and dtype. Their values and state live in one tensor each, as checkpoints have them. */
 export class ParameterBatch {
   /** Their positions in the optimiser's list. */
   readonly indices: readonly number[];
-  readonly slices: readonly ParameterSlice[];
+  readonly parameters: readonly Tensor[];
   /** (n, ...shape); the parameters are views of it. */
   readonly values: Tensor;
-  /** True for parameters of a single element. */
-  readonly isScalar: boolean;
+  /** Elements of one parameter. */
+  readonly itemSize: number;
   private current: BatchState | undefined;
 
   constructor(indices: readonly number[], parameters: readonly Tensor[]) {
     this.indices = indices;
-    const itemSize = (parameters[0] as Tensor).numel;
-    this.isScalar = itemSize === 1;
-    const { values, slices } = noGrad(() =>
-      scope(() => {
-        const all = keep(stack(parameters.map((p) => p.detach())));
-        parameters.forEach((p, i) => {
-          callOperator("aten::set_data", [p, all.select(0, i)]);
-          p.forget();
-        });
-        const perSlice = all.device === "cpu" ? Math.max(1, Math.floor(sliceElements / Math.max(1, itemSize))) : parameters.length;
-        const starts = Array.from({ length: Math.ceil(parameters.length / perSlice) }, (_, i) => i * perSlice);
-        return { values: all, slices: starts.map((start) => new ParameterSlice(parameters.slice(start, start + perSlice), start, all)) };
-      }),
-    );
-    this.values = values;
-    this.slices = slices;
+    this.parameters = parameters;
+    this.itemSize = (parameters[0] as Tensor).numel;
+    this.values = noGrad(() => scope(() => keep(stack(parameters.map((p) => p.detach())))));
+    parameters.forEach((p, i) => {
+      scope(() => callOperator("aten::set_data", [p, this.values.select(0, i)]));
+      p.forget();
+    });
+  }
+
+  /** True for parameters of a single element. */
+  get isScalar(): boolean {
+    return this.itemSize === 1;
+  }
+
+  /** The n gradients, 0 where there is none. */
+  gradients(): Tensor[] {
+    return this.parameters.map((p) => p.grad ?? zerosLike(p));
+  }
+
+  /** (n, 1, ...): a tensor (n) in the form that broadcasts over the parameters. */
+  perItem(t: Tensor): Tensor {
+    return t.view([this.parameters.length, ...this.values.shape.slice(1).map(() => 1)]);
   }
 
   /** Absent before the first step. */
@@ -114,7 +64,6 @@ export class ParameterBatch {
   }
   /** Frees the state before. */
   set state(state: BatchState | undefined) {
-    for (const slice of this.slices) slice.share(state);
     for (const t of tensorsOf(this.current)) t.dispose();
     this.current = state;
   }
@@ -122,7 +71,6 @@ export class ParameterBatch {
   /** Frees everything; the parameters stay. */
   dispose(): void {
     this.state = undefined;
-    for (const slice of this.slices) slice.values.dispose();
     this.values.dispose();
   }
 }

@@ -1,8 +1,9 @@
 /** ScaledAdam: Adam whose steps are proportional to the size of each parameter, and that learns the size as well. */
-import { cat, keep, noGrad, scope, type Tensor, zeros, zerosLike } from "../torch/index.ts";
+import { cat, full, keep, noGrad, scope, type Tensor, zeros, zerosLike } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { GradientClipping, scientific } from "./clipping.ts";
-import { type BatchState, batchParameters, type ParameterBatch, type ParameterSlice, type ScaleState } from "./parameterBatch.ts";
+import { type BatchState, batchParameters, type ParameterBatch, type ScaleState } from "./parameterBatch.ts";
+import { canFuse, gradientSums, updateBatch } from "./scaledAdamPasses.ts";
 import { exportState, importState, type OptimizerState } from "./scaledAdamState.ts";
 
 /** Options of {@link ScaledAdam}, with icefall's defaults. */
@@ -27,12 +28,14 @@ export interface ScaledAdamOptions {
   sizeUpdatePeriod?: number;
   /** Steps that the clipping's median is taken over. 100 unless given. */
   clippingUpdatePeriod?: number;
+  /** By our own operators, where there are such (CPU); false composes libtorch's, as icefall does. true unless given. */
+  fused?: boolean;
   /** Gets the clipping's statistics, and which parameter dominated a gradient that was clipped to less than half. */
   log?: (line: string) => void;
 }
 
 /** The options with nothing left out. */
-export type ScaledAdamSettings = Required<Omit<ScaledAdamOptions, "log" | "lr">>;
+export type ScaledAdamSettings = Required<Omit<ScaledAdamOptions, "log" | "lr" | "fused">>;
 
 const defaults: ScaledAdamSettings = {
   clippingScale: 2,
@@ -59,7 +62,7 @@ export class ScaledAdam {
   readonly names: readonly string[];
   readonly parameters: readonly Tensor[];
   private readonly batches: readonly ParameterBatch[];
-  private readonly slices: readonly ParameterSlice[];
+  private readonly fused: boolean;
   private readonly clipping: GradientClipping | undefined;
   private readonly log: ((line: string) => void) | undefined;
   private steps = 0;
@@ -68,7 +71,7 @@ export class ScaledAdam {
    * @param named parameters with their names, in the order of the checkpoint
    * @throws ConfigError CONFIG_BAD_VALUE when there are no parameters, or an option is out of its range
    */
-  constructor(named: Iterable<readonly [name: string, parameter: Tensor]>, { lr = 0.03, log, ...options }: ScaledAdamOptions = {}) {
+  constructor(named: Iterable<readonly [name: string, parameter: Tensor]>, { lr = 0.03, fused = true, log, ...options }: ScaledAdamOptions = {}) {
     const given = Object.entries(options).filter(([, value]) => value !== undefined);
     this.settings = { ...defaults, ...Object.fromEntries(given) };
     const list = Array.from(named);
@@ -78,7 +81,7 @@ export class ScaledAdam {
     this.names = list.map(([name]) => name);
     this.parameters = list.map(([, parameter]) => parameter);
     this.batches = batchParameters(this.parameters);
-    this.slices = this.batches.flatMap((batch) => batch.slices);
+    this.fused = fused;
     const { clippingScale, clippingUpdatePeriod: updatePeriod } = this.settings;
     this.clipping = clippingScale === null ? undefined : new GradientClipping({ clippingScale, updatePeriod, log });
   }
@@ -100,33 +103,33 @@ export class ScaledAdam {
   step(): void {
     noGrad(() =>
       scope(() => {
-        const gradients = this.slices.map((slice) => slice.gradients());
-        const factor = this.clippingFactor(gradients);
-        if (this.steps === 0) for (const batch of this.batches) batch.state ??= this.initialState(batch);
-        this.slices.forEach((slice, i) => {
-          const g = gradients[i] as Tensor;
-          // A gradient that is not finite stays so however it is scaled.
-          this.update(slice, factor === 0 ? zerosLike(g) : g, factor);
+        const gradients = this.batches.map((batch) => batch.gradients());
+        const sums = this.batches.map((batch, i) => gradientSums(batch, gradients[i] as Tensor[], this.isFused(batch)));
+        const factor = this.clippingFactor(sums);
+        this.batches.forEach((batch, i) => {
+          if (this.steps === 0) batch.state ??= this.initialState(batch, sums[i] as Tensor);
+          this.update(batch, { gradients: gradients[i] as Tensor[], sums: sums[i] as Tensor, factor });
         });
         this.steps++;
       }),
     );
   }
 
+  private isFused(batch: ParameterBatch): boolean {
+    return this.fused && canFuse(batch);
+  }
+
   /** One factor for all gradients, 0 for those that are not finite. */
-  private clippingFactor(gradients: readonly Tensor[]): number {
+  private clippingFactor(sums: readonly Tensor[]): number {
     if (!this.clipping) return 1;
     const { scalarLrScale } = this.settings;
-    const squares = scope(() =>
-      cat(
-        this.slices.map((slice, i) => {
-          const g = gradients[i] as Tensor;
-          const { scale } = slice.state ?? {};
-          const sum = slice.dot(g, g).to({ dtype: "float32" });
-          if (slice.values.numel === slice.parameters.length) return sum.mul(scalarLrScale ** 2);
-          return scale ? sum.mul(scale.paramRms.view([-1]).square()) : sum;
-        }),
-      ),
+    const squares = cat(
+      this.batches.map((batch, i) => {
+        const sum = (sums[i] as Tensor).select(0, 0);
+        if (batch.isScalar) return sum.mul(scalarLrScale ** 2);
+        const scale = batch.state?.scale;
+        return scale ? sum.mul(scale.paramRms.view([-1]).square()) : sum;
+      }),
     ).toArray();
     const total = squares.reduce((a, b) => a + b, 0);
     if (this.steps === 0) return Number.isFinite(total) ? 1 : 0; // the sizes are not known yet
@@ -145,33 +148,41 @@ export class ScaledAdam {
     return `Scaling gradients by ${scientific(factor)}; the largest shares of their squared norm ${scientific(total)}: ${shares.join(", ")}`;
   }
 
-  private update(slice: ParameterSlice, g: Tensor, gradScale: number): void {
+  /** @param factor on the gradients; 0 for gradients that are not finite, which count as 0 */
+  private update(batch: ParameterBatch, { gradients, sums, factor }: { gradients: readonly Tensor[]; sums: Tensor; factor: number }): void {
     const { betas, eps, scalarLrScale, scalarMax, paramMinRms, sizeUpdatePeriod } = this.settings;
     const [beta1, beta2] = betas;
-    const { expAvgSq, delta, scale } = slice.state as BatchState;
+    const scale = batch.state?.scale;
     const k = this.steps;
+    const rate = (1 - beta1) * factor * this.lr;
 
     scope(() => {
-      expAvgSq.mul_(beta2).addcmul_(g, g, { value: (1 - beta2) * gradScale * gradScale });
       const correction = 1 - beta2 ** (k + 1);
-      const denominator = correction < 0.99 ? expAvgSq.div(correction).sqrt_() : expAvgSq.sqrt();
-      denominator.add_(eps);
-      delta.mul_(beta1);
-      const rate = (1 - beta1) * gradScale * this.lr;
+      const constants = { betas, eps, correction: correction < 0.99 ? correction : 1, gradScale: factor, limit: batch.isScalar ? scalarMax : Number.POSITIVE_INFINITY };
+      const finite = factor === 0 ? gradients.map((g) => zerosLike(g)) : gradients;
       if (!scale) {
-        delta.addcdiv_(g, denominator, { value: -rate * scalarLrScale });
-        slice.values.add_(delta).clamp_(-scalarMax, scalarMax);
+        updateBatch(batch, finite, { ...constants, rates: full([finite.length], rate * scalarLrScale, { device: sums.device }), growths: null }, this.isFused(batch));
         return;
       }
       const phase = k % sizeUpdatePeriod;
-      scale.scaleGrads.select(0, phase).copy_(slice.perItem(slice.dot(slice.values, g)).mul_(gradScale));
+      const scaleGrad = scale.scaleGrads.select(0, phase);
+      if (factor === 0) scaleGrad.zero_();
+      else scaleGrad.copy_(batch.perItem(sums.select(0, 1))).mul_(factor);
       const updateSize = phase === sizeUpdatePeriod - 1;
-      if (updateSize) scale.paramRms.copy_(slice.rms());
-      denominator.div_(scale.paramRms.clampMin(paramMinRms));
-      delta.addcdiv_(g, denominator, { value: -rate });
-      if (updateSize) delta.addcmul_(slice.values, this.sizeStep(scale), { value: 1 - beta1 });
-      slice.values.add_(delta);
+      if (updateSize) scale.paramRms.copy_(this.rms(batch, sums));
+      const rates = scale.paramRms.clampMin(paramMinRms).mul(rate).view([-1]);
+      const growths = updateSize
+        ? this.sizeStep(scale)
+            .mul(1 - beta1)
+            .view([-1])
+        : null;
+      updateBatch(batch, finite, { ...constants, rates, growths }, this.isFused(batch));
     });
+  }
+
+  /** (n, 1, ...) root mean square of every parameter, of the sums of its squares. */
+  private rms(batch: ParameterBatch, sums: Tensor): Tensor {
+    return batch.perItem(sums.select(0, 2).div(batch.itemSize).sqrt());
   }
 
   /** (n, 1, ...) by which part of themselves the parameters should grow. */
@@ -186,10 +197,10 @@ export class ScaledAdam {
     return step.minimum(paramRms.rsub(paramMaxRms).div_(paramRms));
   }
 
-  private initialState(batch: ParameterBatch): BatchState {
+  private initialState(batch: ParameterBatch, sums: Tensor): BatchState {
     const { sizeUpdatePeriod } = this.settings;
     const { values, isScalar } = batch;
-    const rms = isScalar ? undefined : keep(cat(batch.slices.map((slice) => slice.rms())));
+    const rms = isScalar ? undefined : keep(this.rms(batch, sums).to({ dtype: values.dtype }));
     return {
       expAvgSq: keep(zerosLike(values)),
       delta: keep(zerosLike(values)),

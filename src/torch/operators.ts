@@ -155,6 +155,8 @@ export const own: readonly string[] = [
   "mutual_information",
   "penalize_abs_values_gt",
   "scale_grad",
+  "scaled_adam_sums",
+  "scaled_adam_update_",
   "softmax",
   "swoosh_l",
   "swoosh_l_exact",

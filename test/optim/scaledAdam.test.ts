@@ -25,10 +25,10 @@ function toy(): { named: [string, Tensor][]; setGradients: (i: number) => void }
 }
 
 describe("ScaledAdam", () => {
-  test("follows the reference over 25 updates of parameters of several shapes", () => {
+  test.each([true, false])("follows the reference over 25 updates of parameters of several shapes, fused: %s", (fused) => {
     const { named, setGradients } = toy();
     const lines: string[] = [];
-    const optimizer = new ScaledAdam(named, { lr: 0.045, log: (line) => lines.push(line) });
+    const optimizer = new ScaledAdam(named, { lr: 0.045, fused, log: (line) => lines.push(line) });
     const schedule = new Eden(optimizer, { lrBatches: 7500, lrEpochs: 3.5, warmupStart: 0.1 });
     schedule.stepEpoch(0);
     const sums: Record<number, number[]> = {
@@ -52,12 +52,12 @@ describe("ScaledAdam", () => {
     expect(lines.some((line) => line.startsWith("Scaling gradients by"))).toBe(true);
   });
 
-  test("follows the reference over 60 updates, one with an outlier", () => {
+  test.each([true, false])("follows the reference over 60 updates, one with an outlier, fused: %s", (fused) => {
     const { tensors: g, metadata } = golden("scaled_adam");
     const lrs = JSON.parse(metadata.lrs as string) as number[];
     const names = ["0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias", "scalar"];
     const named = names.map((name): [string, Tensor] => [name, (g[`param.0.${name}`] as Tensor).clone().requiresGrad_(true)]);
-    const optimizer = new ScaledAdam(named, { lr: 0.045, clippingUpdatePeriod: 10 });
+    const optimizer = new ScaledAdam(named, { lr: 0.045, clippingUpdatePeriod: 10, fused });
     const schedule = new Eden(optimizer, { lrBatches: 20, lrEpochs: 2, warmupBatches: 10 });
     let compared = 0;
     for (let i = 0; i < 60; i++) {
@@ -74,6 +74,30 @@ describe("ScaledAdam", () => {
       }
     }
     expect(compared).toBeGreaterThan(40);
+  });
+
+  test.each(["float32", "float64"] as const)("is the same fused and composed, for %s parameters of many sizes and gradients with strides", (dtype) => {
+    const shapes = [[3, 5, 7], [3, 5, 7], [20_000], [33, 501], [1], []];
+    const models = [true, false].map((fused) => {
+      const generator = new Generator(1);
+      const parameters = shapes.map((shape) => randn(shape, { generator, dtype }).requiresGrad_(true));
+      const optimizer = new ScaledAdam(
+        parameters.map((p, i): [string, Tensor] => [`${i}`, p]),
+        { lr: 0.05, clippingUpdatePeriod: 4, fused },
+      );
+      return { generator, parameters, optimizer };
+    });
+    for (let step = 0; step < 12; step++) {
+      for (const { generator, parameters, optimizer } of models) {
+        for (const p of parameters) {
+          const g = randn([...p.shape].reverse(), { generator, dtype }).mul(step === 9 ? Number.NaN : 0.3);
+          p.grad = p.shape.length > 1 ? g.permute(p.shape.map((_, i) => p.shape.length - 1 - i)) : g;
+        }
+        optimizer.step();
+      }
+      const [a, b] = models.map(({ parameters }) => parameters) as [Tensor[], Tensor[]];
+      a.forEach((p, i) => expect(p, `parameter ${i}, step ${step}`).toBeAllClose(b[i] as Tensor, dtype === "float64" ? { rtol: 1e-9, atol: 1e-12 } : { rtol: 1e-4, atol: 1e-5 }));
+    }
   });
 
   test("goes on from its saved state as if it had not stopped", () => {

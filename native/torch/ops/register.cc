@@ -17,6 +17,7 @@ void registerOperators() {
   registerActivationDropoutLinear(operators);
   registerMutualInformation(operators);
   registerDepthwise(operators);
+  registerScaledAdam(operators);
 }
 
 }  // namespace serac

@@ -13,6 +13,8 @@ const op_limit_param_value = operator("serac::limit_param_value");
 const op_mutual_information = operator("serac::mutual_information");
 const op_penalize_abs_values_gt = operator("serac::penalize_abs_values_gt");
 const op_scale_grad = operator("serac::scale_grad");
+const op_scaled_adam_sums = operator("serac::scaled_adam_sums");
+const op_scaled_adam_update_ = operator("serac::scaled_adam_update_");
 const op_softmax = operator("serac::softmax");
 const op_swoosh_l = operator("serac::swoosh_l");
 const op_swoosh_l_exact = operator("serac::swoosh_l_exact");
@@ -70,6 +72,16 @@ export function penalizeAbsValuesGt(x: Tensor, limit: number, penalty: number): 
 /** serac::scale_grad(Tensor x, float alpha) -> Tensor */
 export function scaleGrad(x: Tensor, alpha: number): Tensor {
   return invoke(op_scale_grad, x, alpha) as Tensor;
+}
+
+/** serac::scaled_adam_sums(Tensor values, Tensor[] gradients) -> Tensor */
+export function scaledAdamSums(values: Tensor, gradients: readonly Tensor[]): Tensor {
+  return invoke(op_scaled_adam_sums, values, gradients) as Tensor;
+}
+
+/** serac::scaled_adam_update_(Tensor(a!) values, Tensor[] gradients, Tensor(b!) exp_avg_sq, Tensor(c!) delta, Tensor rates, Tensor growths, float beta1, float beta2, float eps, float correction, float grad_scale, float limit) -> Tensor(a!) */
+export function scaledAdamUpdate_(values: Tensor, gradients: readonly Tensor[], expAvgSq: Tensor, delta: Tensor, rates: Tensor, growths: Tensor, beta1: number, beta2: number, eps: number, correction: number, gradScale: number, limit: number): Tensor {
+  return invoke(op_scaled_adam_update_, values, gradients, expAvgSq, delta, rates, growths, beta1, beta2, eps, correction, gradScale, limit) as Tensor;
 }
 
 /** serac::softmax(Tensor x, int dim) -> Tensor */
