@@ -15,6 +15,8 @@ export const errorCodes = {
   JSONL_BAD_LINE: "A line of a JSON-lines file is not JSON. The message gives file:line:column of the first character that does not fit.",
   SAFETENSORS_BAD: "A safetensors file breaks its format: no JSON header, an unknown dtype, or sizes that do not agree.",
   SAFETENSORS_TRUNCATED: "A safetensors file is shorter than its header says. It was not copied or written to its end.",
+  TAR_BAD: "A tar archive breaks its format: a header whose checksum or numbers do not fit, or a broken PAX header. The message gives the archive and the position.",
+  TAR_TRUNCATED: "A tar archive ends inside of a header or of a member's data. It was not copied or written to its end.",
   WAV_BAD: "Bytes that are not a WAV file, or a WAV file without a format or data chunk.",
   WAV_UNSUPPORTED: "A WAV file of an encoding, sample width or number of channels that this reader does not have. With the media addon, libsndfile reads more of them.",
 
@@ -54,6 +56,9 @@ export const errorCodes = {
   MANIFEST_NO_AUDIO: "A manifest line names no audio file. Accepted keys: audio_filepath, audio_filename, audio_file.",
   MANIFEST_NO_DURATION: "A manifest line has no duration, which training needs to make batches.",
   MANIFEST_NOT_AN_OBJECT: "A manifest line is valid JSON but not an object.",
+
+  SHARDS_BAD_PATTERN:
+    "A pattern of shards cannot be expanded: a brace without its partner, far too many results, or brackets that are part of a folder's name. Ranges are written {0..63} or _OP_0..63_CL_; a backslash before a bracket makes it an ordinary character.",
 
   // nn, models, losses, optim
   SHAPE_MISMATCH: "A tensor has another shape than the operation needs. The message gives both.",
