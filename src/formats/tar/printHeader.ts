@@ -1,0 +1,181 @@
+/**
+ * Header bytes of tar members in PAX, GNU and ustar: those that Python's tarfile writes for the same member.
+ * Source: CPython 3.11 Lib/tarfile.py (TarInfo.tobuf).
+ */
+import { FormatError } from "../../util/errors.ts";
+import { pythonFloat } from "../pythonNumber.ts";
+import { encodeSurrogateEscape, hasEscapedBytes } from "../surrogateEscape.ts";
+import { blockSize, checksums, type Field, fields, paddedSize, type TarFormat, type TarHeader, tarTypes } from "./header.ts";
+
+const ustarMagic = "ustar\x0000";
+const gnuMagic = "ustar  \0";
+
+function putText(block: Buffer, { at, length }: Field, bytes: Uint8Array): void {
+  block.set(bytes.subarray(0, length), at);
+}
+
+function putNumber(block: Buffer, { at, length }: Field, value: number): void {
+  if (value >= 0 && value < 8 ** (length - 1)) {
+    block.write(value.toString(8).padStart(length - 1, "0"), at, "latin1");
+    return;
+  }
+  // GNU's binary form
+  let rest = BigInt(value);
+  block[at] = value < 0 ? 0xff : 0x80;
+  for (let i = length - 1; i > 0; i--) {
+    block[at + i] = Number(rest & 255n); // two's complement
+    rest >>= 8n;
+  }
+}
+
+interface BlockFields {
+  name: Uint8Array;
+  mode: number;
+  uid: number;
+  gid: number;
+  size: number;
+  mtime: number;
+  type: string;
+  linkName: Uint8Array;
+  userName: Uint8Array;
+  groupName: Uint8Array;
+  prefix: Uint8Array;
+  magic: string;
+}
+
+const nothing = new Uint8Array(0);
+
+function printBlock(into: Buffer, block: BlockFields): void {
+  putText(into, fields.name, block.name);
+  putNumber(into, fields.mode, block.mode & 0o7777);
+  putNumber(into, fields.uid, block.uid);
+  putNumber(into, fields.gid, block.gid);
+  putNumber(into, fields.size, block.size);
+  putNumber(into, fields.mtime, block.mtime);
+  into.write(block.type, fields.type.at, 1, "latin1");
+  putText(into, fields.linkName, block.linkName);
+  into.write(block.magic, fields.magic.at, "latin1");
+  putText(into, fields.userName, block.userName);
+  putText(into, fields.groupName, block.groupName);
+  putText(into, fields.prefix, block.prefix);
+  into.write(`${checksums(into).unsigned.toString(8).padStart(6, "0")}\0 `, fields.checksum.at, "latin1");
+}
+
+/** A header and data of bookkeeping before the member's own header. */
+function printExtension(name: string, type: string, data: Uint8Array, magic: string): Buffer {
+  const bytes = Buffer.alloc(blockSize + paddedSize(data.length));
+  const none = { mode: 0, uid: 0, gid: 0, mtime: 0, linkName: nothing, userName: nothing, groupName: nothing, prefix: nothing };
+  printBlock(bytes.subarray(0, blockSize), { ...none, name: Buffer.from(name, "latin1"), type, size: data.length, magic });
+  bytes.set(data, blockSize);
+  return bytes;
+}
+
+/** "length key=value\n", where the length counts its own digits. */
+function paxRecord(key: string, value: Uint8Array): Buffer {
+  const rest = key.length + value.length + 3;
+  let length = rest + 1;
+  while (rest + String(length).length !== length) length = rest + String(length).length;
+  return Buffer.concat([Buffer.from(`${length} ${key}=`, "latin1"), value, Buffer.from("\n", "latin1")]);
+}
+
+/** Python's encode("ascii", "replace"): a question mark for each character. */
+function asciiOf(text: string): Buffer {
+  return Buffer.from(Array.from(text, (char) => ((char.codePointAt(0) as number) < 0x80 ? char : "?")).join(""), "latin1");
+}
+
+/** Python's round(): half to even. */
+function roundHalfEven(value: number): number {
+  const floor = Math.floor(value);
+  const rest = value - floor;
+  return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor;
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the range is what ASCII is
+const ascii = /^[\u0000-\u007f]*$/;
+const textFields = [
+  ["name", "path", 100],
+  ["linkName", "linkpath", 100],
+  ["userName", "uname", 32],
+  ["groupName", "gname", 32],
+] as const;
+const numberFields = [
+  ["uid", 8],
+  ["gid", 8],
+  ["size", 12],
+  ["mtime", 12],
+] as const;
+
+/** How to write a header. */
+export interface PrintTarOptions {
+  /** "pax" is Python's default (3.8 and newer). */
+  format?: TarFormat;
+  /** True where the time came from a file: Python holds it as a float then, and writes it to a PAX header even when it is whole. */
+  floatTime?: boolean;
+}
+
+function printPax(header: TarHeader, floatTime: boolean): Buffer {
+  const records: [string, string][] = [];
+  const numbers = { uid: header.uid, gid: header.gid, size: header.size, mtime: header.mtime };
+  for (const [field, key, length] of textFields) {
+    const value = header[field];
+    if (!ascii.test(value) || value.length > length) records.push([key, value]);
+  }
+  for (const [field, digits] of numberFields) {
+    const value = numbers[field];
+    const isFloat = field === "mtime" && (floatTime || !Number.isInteger(value));
+    const whole = isFloat ? roundHalfEven(value) : value;
+    const fits = whole >= 0 && whole < 8 ** (digits - 1);
+    numbers[field] = fits ? whole : 0;
+    if (!fits || isFloat) records.push([field, isFloat ? pythonFloat(value) : String(value)]);
+  }
+  const block = Buffer.alloc(blockSize);
+  const texts = { name: asciiOf(header.name), linkName: asciiOf(header.linkName), userName: asciiOf(header.userName), groupName: asciiOf(header.groupName) };
+  printBlock(block, { ...texts, ...numbers, mode: header.mode, type: header.type, prefix: nothing, magic: ustarMagic });
+  if (records.length === 0) return block;
+  const binary = records.some(([, value]) => hasEscapedBytes(value)) ? [Buffer.from("21 hdrcharset=BINARY\n", "latin1")] : [];
+  const data = Buffer.concat([...binary, ...records.map(([key, value]) => paxRecord(key, encodeSurrogateEscape(value)))]);
+  return Buffer.concat([printExtension("././@PaxHeader", tarTypes.paxHeader, data, ustarMagic), block]);
+}
+
+function printGnu(header: TarHeader): Buffer {
+  const name = encodeSurrogateEscape(header.name);
+  const linkName = encodeSurrogateEscape(header.linkName);
+  const parts: Buffer[] = [];
+  const long = (bytes: Buffer, type: string) => parts.push(printExtension("././@LongLink", type, Buffer.concat([bytes, Buffer.alloc(1)]), gnuMagic));
+  if (linkName.length > 100) long(linkName, tarTypes.gnuLongLink);
+  if (name.length > 100) long(name, tarTypes.gnuLongName);
+  const block = Buffer.alloc(blockSize);
+  const texts = { name, linkName, userName: encodeSurrogateEscape(header.userName), groupName: encodeSurrogateEscape(header.groupName) };
+  printBlock(block, { ...header, ...texts, mtime: Math.trunc(header.mtime), prefix: nothing, magic: gnuMagic });
+  return Buffer.concat([...parts, block]);
+}
+
+function printUstar(header: TarHeader): Buffer {
+  const bad = (message: string) => new FormatError("TAR_BAD", { at: header.name, message, fix: "write it in the PAX format" });
+  let name = encodeSurrogateEscape(header.name);
+  let prefix: Buffer = Buffer.alloc(0);
+  if (name.length > 100) {
+    let cut = name.indexOf(0x2f);
+    while (cut >= 0 && name.length - cut - 1 > 100) cut = name.indexOf(0x2f, cut + 1);
+    if (cut <= 0 || cut > 155) throw bad("the name is too long for ustar");
+    prefix = name.subarray(0, cut);
+    name = name.subarray(cut + 1);
+  }
+  const linkName = encodeSurrogateEscape(header.linkName);
+  if (linkName.length > 100) throw bad("the link's name is too long for ustar");
+  const mtime = Math.trunc(header.mtime);
+  for (const [field, digits] of numberFields) if (!(header[field] >= 0 && header[field] < 8 ** (digits - 1))) throw bad(`the ${field} does not fit into ustar`);
+  const block = Buffer.alloc(blockSize);
+  const texts = { name, prefix, linkName, userName: encodeSurrogateEscape(header.userName), groupName: encodeSurrogateEscape(header.groupName) };
+  printBlock(block, { ...header, ...texts, mtime, magic: ustarMagic });
+  return block;
+}
+
+/**
+ * The bytes of a header, with what PAX or GNU put before it: equal to those of Python's tarfile for the same TarInfo.
+ * @throws FormatError TAR_BAD for what ustar cannot hold
+ */
+export function printTarHeader(header: TarHeader, { format = "pax", floatTime = false }: PrintTarOptions = {}): Buffer {
+  if (format === "pax") return printPax(header, floatTime);
+  return format === "gnu" ? printGnu(header) : printUstar(header);
+}
