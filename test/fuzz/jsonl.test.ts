@@ -1,0 +1,20 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import fc from "fast-check";
+import { afterAll } from "vitest";
+import { readJsonl } from "../../src/formats/jsonl.ts";
+import { damaged, fuzz } from "./fuzz.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "serac-fuzz-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const lines = fc.array(fc.oneof(fc.json(), fc.constantFrom("", "\r", "\ufeff", "{", '{"a": NaN}', "[[[[")), { maxLength: 8 }).map((all) => Buffer.from(all.join("\n"), "utf8"));
+const anything = fc.oneof(fc.uint8Array({ maxLength: 300 }), damaged(lines), damaged(lines.map((bytes) => gzipSync(bytes))));
+
+fuzz("JSON lines: any bytes give values or a coded error, with and without skipping", anything, async (bytes) => {
+  const path = join(folder, "in.jsonl");
+  writeFileSync(path, bytes);
+  for await (const _ of readJsonl(path, bytes.length % 4 === 0 ? {} : { onError: () => {} }));
+});
