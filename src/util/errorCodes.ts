@@ -16,7 +16,10 @@ export const errorCodes = {
   SAFETENSORS_BAD: "A safetensors file breaks its format: no JSON header, an unknown dtype, or sizes that do not agree.",
   SAFETENSORS_TRUNCATED: "A safetensors file is shorter than its header says. It was not copied or written to its end.",
   TAR_BAD: "A tar archive breaks its format: a header whose checksum or numbers do not fit, or a broken PAX header. The message gives the archive and the position.",
+  TAR_COMPRESSED: "An archive is packed by gzip, bzip2 or xz, so that its members can only be read in order. Unpack it once to read them at random.",
+  TAR_INDEX_BAD: "A `.idx` file does not fit the archive beside it. Remove it: it is built again when it is needed.",
   TAR_TRUNCATED: "A tar archive ends inside of a header or of a member's data. It was not copied or written to its end.",
+  TAR_UNPACKER: "An archive is packed by bzip2 or xz, and the program of that name, which unpacks it, is not installed or did not start.",
   WAV_BAD: "Bytes that are not a WAV file, or a WAV file without a format or data chunk.",
   WAV_UNSUPPORTED: "A WAV file of an encoding, sample width or number of channels that this reader does not have. With the media addon, libsndfile reads more of them.",
 
@@ -49,6 +52,8 @@ export const errorCodes = {
   TEXT_VOCAB_TOO_SMALL: "The vocabulary is smaller than the characters of the text and the special tokens need. The message gives the smallest size.",
 
   // data
+  CANARY_BAD_SLOT:
+    "A manifest line for Canary models lacks a key that its prompt needs, or has a value that none of its spellings is. The message gives key, value and what is accepted.",
   MANIFEST_BAD_DURATION: "A manifest line has a duration that is no number of seconds above 0.",
   MANIFEST_BAD_OFFSET: "A manifest line has an offset that is no number of seconds from 0.",
   MANIFEST_BAD_TEXT: "A manifest line has a transcript that is not a string.",
@@ -56,6 +61,7 @@ export const errorCodes = {
   MANIFEST_NO_AUDIO: "A manifest line names no audio file. Accepted keys: audio_filepath, audio_filename, audio_file.",
   MANIFEST_NO_DURATION: "A manifest line has no duration, which training needs to make batches.",
   MANIFEST_NOT_AN_OBJECT: "A manifest line is valid JSON but not an object.",
+  MANIFEST_PRETTY_PRINTED: "A manifest holds one JSON value over several lines, where an object on each line is expected. `serac manifest convert --from json` writes it so.",
 
   SHARDS_BAD_PATTERN:
     "A pattern of shards cannot be expanded: a brace without its partner, far too many results, or brackets that are part of a folder's name. Ranges are written {0..63} or _OP_0..63_CL_; a backslash before a bracket makes it an ordinary character.",
