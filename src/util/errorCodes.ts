@@ -8,6 +8,7 @@ export const errorCodes = {
   CONFIG_UNKNOWN_OPTION: "An option is not known to the command. The message names the nearest known one where there is one.",
 
   // formats
+  FILE_CHANGED: "A file became shorter while it was read. Make sure that nothing writes to it, and start again.",
   FILE_MISSING: "There is no file at this path. Relative paths start at the working directory, those of a manifest at the manifest.",
   FILE_UNREADABLE: "A file cannot be opened or read: a folder, no permission, or a failing disk. The message holds the reason of the operating system.",
   FILE_UNWRITABLE: "A file cannot be written: no permission, no space, or no such folder. What was there before is unchanged.",
@@ -65,6 +66,16 @@ export const errorCodes = {
 
   SHARDS_BAD_PATTERN:
     "A pattern of shards cannot be expanded: a brace without its partner, far too many results, or brackets that are part of a folder's name. Ranges are written {0..63} or _OP_0..63_CL_; a backslash before a bracket makes it an ordinary character.",
+
+  TARRED_AUDIO:
+    "Audio of a dataset to be tarred is missing, unreadable or without a byte. All such files are counted before anything is written and the first ones are named, with their places in the manifest.",
+  TARRED_BAD_ENTRY: "A manifest line cannot go into a tarred dataset: a key is missing or has the wrong kind of value. The message names the line and the key.",
+  TARRED_EMPTY: "No utterance is left to tar after the filters. The message tells how many there were and what the bounds are.",
+  TARRED_EXISTS: "The target holds another tarred dataset, or an unfinished one with other settings. Nothing is overwritten unless --overwrite is given.",
+  TARRED_FAILED:
+    "A tarred dataset could not be written: the disk is full or went away, or a shard could not be made. What was finished is kept: the same command goes on from there.",
+  TARRED_METADATA: "A metadata.yaml of a tarred dataset is missing, is no YAML, or lacks what is needed. The message names the key.",
+  TARRED_NO_SPACE: "The target's disk has less room than the tar files take. Nothing was written.",
 
   // nn, models, losses, optim
   SHAPE_MISMATCH: "A tensor has another shape than the operation needs. The message gives both.",
