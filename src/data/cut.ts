@@ -1,11 +1,15 @@
 /** A cut: a stretch of a recording with its transcript. The word is lhotse's. */
 
+import type { PathSource } from "./manifest/paths.ts";
+
 /** What is known of an utterance before its audio is read. Durations and offsets are seconds. */
 export interface Cut {
   /** Unique in its manifest as far as the manifest is: path, offset and duration. */
   id: string;
   /** The audio file, resolved. */
   audioPath: string;
+  /** Which of its places that is. */
+  audioFrom?: PathSource;
   /** Where in the file the cut begins; undefined is the whole file. */
   offset: number | undefined;
   /** As the manifest says, divided by `speed`. */

@@ -3,5 +3,5 @@ export { type BucketOptions, bucketBatches } from "./buckets.ts";
 export { type Cut, concatenate, perturbSpeed } from "./cut.ts";
 export { encoderFrames, type FilterOptions, featureFrames, filterCuts, LeftOut, minFeatureFrames, neededFrames } from "./filter.ts";
 export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";
-export { loadManifest, type ManifestEntry, type ManifestOptions, readManifest } from "./manifest.ts";
+export * from "./manifest/index.ts";
 export { prefetch } from "./prefetch.ts";

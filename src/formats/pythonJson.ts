@@ -26,15 +26,17 @@ export type PyObject = Map<string, PyValue>;
 /** What JSON holds. Numbers are plain where both languages print them alike. */
 export type PyValue = null | boolean | number | PyNumber | string | PyValue[] | PyObject;
 
-/** @returns a float as Python's repr prints it: 1.0, 0.1, 1e-05, 1e+16, inf as Infinity */
+/**
+ * @returns a float as Python's json module writes it: 1.0, 0.1, 1e-05, 1e+16, NaN, -Infinity
+ * Source: CPython, Objects/floatobject.c: repr writes decimal point positions -4 < p <= 16 without an exponent.
+ */
 export function pythonFloat(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
   if (value === 0) return Object.is(value, -0) ? "-0.0" : "0.0";
   const size = Math.abs(value);
   if (size >= 1e16 || size < 1e-4) {
     const [mantissa, exponent] = value.toExponential().split("e") as [string, string]; // the shortest digits, as Python's
-    const digits = exponent.slice(1).padStart(2, "0");
-    return `${mantissa}e${exponent[0]}${digits}`;
+    return `${mantissa}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
   }
   const text = String(value);
   return text.includes(".") ? text : `${text}.0`;

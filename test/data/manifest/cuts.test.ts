@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { loadManifest, readManifest } from "../../src/data/manifest.ts";
+import { loadManifest, readManifest } from "../../../src/data/manifest/index.ts";
 
 let folder: string;
 beforeAll(() => {

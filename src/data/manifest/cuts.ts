@@ -1,0 +1,66 @@
+/** Manifests as cuts, which training and decoding read. */
+import { ManifestError } from "../../util/errors.ts";
+import type { Cut } from "../cut.ts";
+import { type EntryOptions, type ManifestEntry, readEntries } from "./entry.ts";
+import type { ManifestSpec } from "./inputs.ts";
+import { manifestPaths } from "./inputs.ts";
+import { resolveAudioPath } from "./paths.ts";
+
+/** How to read manifests. */
+export type ManifestOptions = Pick<EntryOptions, "onError" | "needDuration">;
+
+/** @throws ManifestError MANIFEST_NO_AUDIO for audio in a file a channel */
+export function cutOf({ audioFile, duration, offset, text, speaker, lang, origin, manifest }: ManifestEntry): Cut {
+  if (typeof audioFile !== "string")
+    throw new ManifestError("MANIFEST_NO_AUDIO", {
+      at: origin,
+      message: "the audio is a list of files, one a channel, which training does not read",
+      fix: "join the channels in one file",
+    });
+  const { path, from } = resolveAudioPath(audioFile, manifest);
+  return {
+    id: offset === undefined ? audioFile : `${audioFile}-${offset}-${duration}`,
+    audioPath: path,
+    audioFrom: from,
+    offset,
+    duration: duration ?? Number.NaN,
+    text: typeof text === "string" ? text : text.map(({ str }) => str).join(" "),
+    speaker,
+    lang,
+    speed: 1,
+    tracks: undefined,
+    gap: 0,
+    origin,
+  };
+}
+
+/**
+ * Reads manifests line by line; `-` is standard input, gzip is recognised, braces and commas name several.
+ * @throws ManifestError MANIFEST_* and FormatError at file:line, unless `onError` takes them
+ */
+export async function* readManifest(spec: ManifestSpec, options: ManifestOptions = {}): AsyncGenerator<Cut> {
+  for await (const entry of readEntries(spec, options)) {
+    let cut: Cut;
+    try {
+      cut = cutOf(entry);
+    } catch (error) {
+      if (!options.onError || !(error instanceof ManifestError)) throw error;
+      options.onError(error);
+      continue;
+    }
+    yield cut;
+  }
+}
+
+/** All cuts of one or more manifests. @throws ManifestError MANIFEST_EMPTY when there is none */
+export async function loadManifest(spec: ManifestSpec, options: ManifestOptions = {}): Promise<Cut[]> {
+  const cuts: Cut[] = [];
+  for await (const cut of readManifest(spec, options)) cuts.push(cut);
+  if (cuts.length === 0)
+    throw new ManifestError("MANIFEST_EMPTY", {
+      at: manifestPaths(spec).join(", "),
+      message: "no utterance that can be used",
+      fix: "check that the file has a JSON object per line",
+    });
+  return cuts;
+}

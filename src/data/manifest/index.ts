@@ -1,0 +1,9 @@
+/** NeMo manifests: read, checked, counted, filtered, split, merged and converted. Works without libtorch. */
+export type { CanaryEmotion, CanaryExamination, CanarySlots, CanaryVersion } from "./canary.ts";
+export { canaryEmotions, examineCanary, isCanary, readCanary, writeCanary } from "./canary.ts";
+export { cutOf, loadManifest, type ManifestOptions, readManifest } from "./cuts.ts";
+export { type EntryOptions, isSkipped, type ManifestEntry, parseEntry, readEntries } from "./entry.ts";
+export { type ManifestSpec, manifestPaths } from "./inputs.ts";
+export type { TextSpan } from "./keys.ts";
+export { type LineError, type ManifestLine, type ManifestObject, type ReadLinesOptions, readManifestBatches, readManifestLines } from "./lines.ts";
+export { isTarredManifest, type PathSource, type ResolvedPath, rebasePath, resolveAudioPath } from "./paths.ts";
