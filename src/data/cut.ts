@@ -1,5 +1,6 @@
 /** A cut: a stretch of a recording with its transcript. The word is lhotse's. */
 
+import type { MemberPlace } from "./audioSource.ts";
 import type { PathSource } from "./manifest/paths.ts";
 
 /** What is known of an utterance before its audio is read. Durations and offsets are seconds. */
@@ -10,7 +11,9 @@ export interface Cut {
   audioPath: string;
   /** Which of its places that is. */
   audioFrom?: PathSource;
-  /** Where in the file the cut begins; undefined is the whole file. */
+  /** Where `audioPath` is a tar: the member that is the recording. */
+  member?: MemberPlace;
+  /** Where in the recording the cut begins; undefined is the whole recording. */
   offset: number | undefined;
   /** As the manifest says, divided by `speed`. */
   duration: number;

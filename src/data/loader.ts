@@ -1,7 +1,8 @@
 /** From cuts to padded batches of features, off the main thread and ahead of who trains. */
-import { type Features, fbank, readAudio, resample, resampleSinc, type SpecAugment, speed, toMono } from "../audio/index.ts";
+import { type Features, fbank, resample, resampleSinc, type SpecAugment, speed, toMono } from "../audio/index.ts";
 import { SeracError } from "../util/errors.ts";
 import { Random } from "../util/random.ts";
+import { readCutAudio } from "./audioSource.ts";
 import type { Cut } from "./cut.ts";
 import { prefetch } from "./prefetch.ts";
 
@@ -43,7 +44,7 @@ export interface FeatureOptions {
 /** The mono samples of a cut at the rate asked for, with its speed and tracks applied. @throws AudioError */
 export async function cutSamples(cut: Cut, { sampleRate, purpose = "training" }: FeatureOptions): Promise<Float32Array> {
   if (cut.tracks) return join(await Promise.all(cut.tracks.map((track) => cutSamples(track, { sampleRate, featureDim: 0, purpose }))), Math.round(cut.gap * sampleRate));
-  const audio = await readAudio(cut.audioPath, cut.offset === undefined ? {} : { offset: cut.offset, duration: cut.duration * cut.speed });
+  const audio = await readCutAudio(cut);
   const mono = toMono(audio);
   const atSpeed = cut.speed === 1 ? mono : await speed(mono, cut.speed, audio.sampleRate);
   if (audio.sampleRate === sampleRate) return atSpeed;

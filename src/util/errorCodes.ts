@@ -64,8 +64,13 @@ export const errorCodes = {
   MANIFEST_NOT_AN_OBJECT: "A manifest line is valid JSON but not an object.",
   MANIFEST_PRETTY_PRINTED: "A manifest holds one JSON value over several lines, where an object on each line is expected. `serac manifest convert --from json` writes it so.",
 
+  SHARDS_ALL_DAMAGED: "A rank or worker has nothing but damaged members in its share of a tarred dataset, so that there is nothing to go on with.",
   SHARDS_BAD_PATTERN:
     "A pattern of shards cannot be expanded: a brace without its partner, far too many results, or brackets that are part of a folder's name. Ranges are written {0..63} or _OP_0..63_CL_; a backslash before a bracket makes it an ordinary character.",
+  SHARDS_DIFFER: "Sharded manifests and tars are not the same shards: the message gives the numbers that only one side has.",
+  SHARDS_EMPTY: "A tarred dataset has no utterance that can be read, after filters and after matching entries and members. The message counts the reasons.",
+  SHARDS_TOO_FEW: "A tarred dataset has fewer utterances than there are ranks and workers to read them.",
+  SHARDS_UNEVEN: "Under the strategy scatter some rank would run out of batches before the others, and training that waits for all of them would hang.",
 
   TARRED_AUDIO:
     "Audio of a dataset to be tarred is missing, unreadable or without a byte. All such files are counted before anything is written and the first ones are named, with their places in the manifest.",

@@ -132,7 +132,7 @@ export function batchSizes(count: number, steps: number): number[] {
 
 /**
  * Plans an epoch. Nothing is read; all ranks that call it with the same sizes get the same plan.
- * @throws ConfigError CONFIG_BAD_VALUE; TARRED_TOO_FEW where some rank or worker could have nothing under `even` or `repeat`
+ * @throws ConfigError CONFIG_BAD_VALUE; SHARDS_TOO_FEW where some rank or worker could have nothing under `even` or `repeat`
  */
 export function planShards(shards: readonly ShardSize[], { strategy = "even", worldSize = 1, numWorkers = 1, batchSize = 1, dropLast = false }: PlanOptions = {}): ShardPlan {
   for (const [name, value] of Object.entries({ worldSize, numWorkers, batchSize }))
@@ -180,7 +180,7 @@ export function planShards(shards: readonly ShardSize[], { strategy = "even", wo
 
   function assign(): ShardPart[][] {
     if ((strategy === "even" && total < readers) || (strategy === "repeat" && total === 0))
-      throw new ConfigError("TARRED_TOO_FEW", {
+      throw new ConfigError("SHARDS_TOO_FEW", {
         message: `${total} utterances for ${worldSize} ranks with ${numWorkers} workers each`,
         fix: strategy === "even" ? "use fewer ranks or workers, or the strategy repeat" : "check the filters and the manifests",
       });

@@ -8,6 +8,7 @@ export {
   IndexedTar,
   indexOfMembers,
   indexPath,
+  listIndexed,
   listTar,
   parseTarIndex,
   readTarIndex,

@@ -6,7 +6,7 @@ import { type FileHandle, open, readFile } from "node:fs/promises";
 import { FormatError, isErrnoException } from "../../util/errors.ts";
 import { fileError, writeFileAtomic } from "../atomic.ts";
 import { isRegular, type ReadTarOptions, readTar, readTarSource, type TarMember } from "./read.ts";
-import { openTarSource, type TarSource } from "./source.ts";
+import { openTarSource, sliceSource, type TarSource } from "./source.ts";
 
 /** Where the index of an archive lies. */
 export const indexPath = (tar: string): string => `${tar}.idx`;
@@ -18,6 +18,10 @@ export function sampleKey(name: string): string {
   return dot <= 0 || dot === base.length - 1 ? base : base.slice(0, dot);
 }
 
+const remove = "remove it: it is built again when it is needed";
+const compressed = (tar: string, compression: string): FormatError =>
+  new FormatError("TAR_COMPRESSED", { at: tar, message: `a ${compression} archive cannot be read at random`, fix: "unpack it once (gunzip, bunzip2, unxz), or read it in order" });
+
 /** Offsets of the samples, and where the file ends. */
 export interface TarIndex {
   offsets: number[];
@@ -28,11 +32,12 @@ export interface TarIndex {
  * Reads the bytes of an index. The last number, the file's size, may be missing in old files.
  * @param fileSize size of the archive that it belongs to
  * @param at the name that errors give
+ * @param strict refuses indices without the file's size: they may be those of an older archive
  * @throws FormatError TAR_INDEX_BAD where the numbers do not ascend, leave the file, or belong to one of another size
  */
-export function parseTarIndex(bytes: Uint8Array, fileSize: number, at: string): TarIndex {
+export function parseTarIndex(bytes: Uint8Array, fileSize: number, at: string, { strict = false }: { strict?: boolean } = {}): TarIndex {
   const bad = (message: string): never => {
-    throw new FormatError("TAR_INDEX_BAD", { at, message, fix: "remove it: it is built again when it is needed" });
+    throw new FormatError("TAR_INDEX_BAD", { at, message, fix: remove });
   };
   if (bytes.length === 0 || bytes.length % 8 !== 0) bad(`an index of ${bytes.length} bytes, expected a multiple of 8`);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -44,6 +49,7 @@ export function parseTarIndex(bytes: Uint8Array, fileSize: number, at: string): 
     if (offset >= fileSize) bad(`offset ${offset} lies behind the end of the archive, ${fileSize} bytes: it was written since, or is another one`);
     if (offset % 512 !== 0 || (offsets.length > 0 && offset <= (offsets.at(-1) as number))) bad(`number ${i / 8} is ${offset}: expected ascending multiples of 512`);
     offsets.push(offset);
+    if (last && strict) bad(`it does not end with the size of the archive, ${fileSize} bytes: it was written since, or is another one`);
   }
   return { offsets, fileSize };
 }
@@ -101,7 +107,7 @@ export function writeTarIndex(tar: string, index: TarIndex): void {
  * The index beside an archive; undefined where there is none.
  * @throws FormatError TAR_INDEX_BAD, FILE_UNREADABLE
  */
-export async function readTarIndex(tar: string, fileSize: number): Promise<TarIndex | undefined> {
+export async function readTarIndex(tar: string, fileSize: number, options: { strict?: boolean } = {}): Promise<TarIndex | undefined> {
   let bytes: Buffer;
   try {
     bytes = await readFile(indexPath(tar));
@@ -109,7 +115,7 @@ export async function readTarIndex(tar: string, fileSize: number): Promise<TarIn
     if (isErrnoException(error) && error.code === "ENOENT") return undefined;
     throw fileError(indexPath(tar), "read", error);
   }
-  return parseTarIndex(bytes, fileSize, indexPath(tar));
+  return parseTarIndex(bytes, fileSize, indexPath(tar), options);
 }
 
 /** Bytes between two offsets as a source of their own, whose positions are those of the file. */
@@ -141,6 +147,37 @@ async function rangeSource(file: FileHandle, tar: string, start: number, end: nu
     skip: async (count) => (await take(count)).length,
     close: () => Promise.resolve(),
   };
+}
+
+/**
+ * The members of a plain archive by its index: headers are read side by side, which a disk far away likes. Undefined where there is no index.
+ * @throws FormatError TAR_COMPRESSED, TAR_INDEX_BAD, TAR_BAD, FILE_MISSING, FILE_UNREADABLE
+ */
+export async function listIndexed(tar: string): Promise<TarMember[] | undefined> {
+  const { source, compression, size } = await openTarSource(tar, { window: 512 });
+  await source.close();
+  if (compression !== "none") throw compressed(tar, compression);
+  const index = await readTarIndex(tar, size, { strict: true });
+  if (!index) return undefined;
+  const { offsets } = index;
+  const file = await open(tar, "r");
+  try {
+    const samples = new Array<TarMember[]>(offsets.length);
+    let next = 0;
+    const run = async (): Promise<void> => {
+      while (next < offsets.length) {
+        const i = next++;
+        const members: TarMember[] = [];
+        for await (const member of readTarSource(sliceSource(file, tar, offsets[i] as number, offsets[i + 1] ?? size), tar, { data: false })) members.push(member);
+        if (members.length === 0) throw new FormatError("TAR_INDEX_BAD", { at: indexPath(tar), message: `no member begins at offset ${offsets[i]}`, fix: remove });
+        samples[i] = members;
+      }
+    };
+    await Promise.all(Array.from({ length: 8 }, run));
+    return samples.flat();
+  } finally {
+    await file.close();
+  }
 }
 
 /** A plain archive whose samples can be read in any order. */
@@ -190,8 +227,7 @@ export class IndexedTar {
     const source = await rangeSource(this.file, this.path, start, offsets[i + 1] ?? fileSize);
     const members: TarMember[] = [];
     for await (const member of readTarSource(source, this.path)) members.push(member);
-    if (members.length === 0)
-      throw new FormatError("TAR_INDEX_BAD", { at: indexPath(this.path), message: `no member begins at offset ${start}`, fix: "remove it: it is built again when it is needed" });
+    if (members.length === 0) throw new FormatError("TAR_INDEX_BAD", { at: indexPath(this.path), message: `no member begins at offset ${start}`, fix: remove });
     return members;
   }
 

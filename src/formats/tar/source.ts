@@ -115,6 +115,14 @@ class FileSource implements TarSource {
   }
 }
 
+/** The bytes of an open file from `start` to `end`, a few at a time; positions are those of the file, which stays open. */
+export function sliceSource(file: FileHandle, path: string, start: number, end: number): TarSource {
+  const source = new FileSource(file, path, end, 2048);
+  source.position = start;
+  source.close = () => Promise.resolve();
+  return source;
+}
+
 /** Chunks that come one after another. */
 class StreamSource implements TarSource {
   readonly seekable = false;

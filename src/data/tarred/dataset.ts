@@ -1,0 +1,355 @@
+/**
+ * Tarred datasets: utterances of tars in their order at the speed of the disk, or in any order; shared out over ranks and workers by a plan.
+ * The length is what is yielded: entries that were filtered, and those whose audio is in no tar, are not in it.
+ */
+import type { Audio } from "../../audio/index.ts";
+import { openTarSource, readTarSource, type TarSource } from "../../formats/tar/index.ts";
+import { ConfigError, FormatError, SeracError } from "../../util/errors.ts";
+import { Random } from "../../util/random.ts";
+import { readCutAudio, readMember } from "../audioSource.ts";
+import type { Cut } from "../cut.ts";
+import { type DamagePolicy, damage, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
+import { batchSizes, type PlanOptions, planShards, type ShardPlan, type Share } from "./plan.ts";
+import type { TarredReport } from "./report.ts";
+
+/** How to read a tarred dataset. */
+export interface TarredOptions extends OpenOptions, Omit<PlanOptions, "dropLast"> {
+  rank?: number;
+  worker?: number;
+  /** Another order of shards in each epoch, the same on all ranks; with random access another order of all utterances. */
+  shuffle?: boolean;
+  /** Utterances that a buffer holds, of which one is drawn at a time; 0 reads the shards as they are. */
+  shuffleN?: number;
+  seed?: number;
+  /** `random` reads each utterance by itself, by `.idx` files that are built where absent; for plain tars only. */
+  access?: "sequential" | "random";
+  /** False leaves the audio undecoded. */
+  decode?: boolean;
+  /** Utterances that are decoded at the same time. */
+  ahead?: number;
+  /** Allows strategies under which some rank runs out first, for training that stops all ranks itself. */
+  allowUneven?: boolean;
+}
+
+/** An utterance of a tarred dataset. */
+export interface TarredUtterance {
+  cut: Cut;
+  /** The manifest's line, as it is; for WebDataset tars the json member. */
+  entry: Record<string, unknown>;
+  shard: string;
+  member: string;
+  /** The member as it is in the tar, of which `cut` may play a part. Copy it to keep it long: it may share its memory with its neighbours. */
+  bytes: Buffer;
+  /** The samples of the cut; undefined where nothing is decoded. */
+  audio: Audio | undefined;
+  /** True where it is read again, to fill up what another rank has more or what was damaged. */
+  repeated: boolean;
+}
+
+/** What one worker of one rank reads. */
+export interface TarredDataset extends AsyncIterable<TarredUtterance> {
+  /** Utterances that an epoch yields here. */
+  readonly length: number;
+  readonly plan: ShardPlan;
+  readonly report: TarredReport;
+  readonly shards: readonly TarredShard[];
+  /** All cuts of all shards, in order: for samplers that choose by themselves. */
+  cuts(): Cut[];
+  /** The utterances of an epoch from 0, from the `start`th on. The same options and epoch give the same order. */
+  epoch(epoch?: number, options?: { start?: number }): AsyncGenerator<TarredUtterance>;
+  /** The same in batches: as many on every rank under `even` and `repeat`. */
+  batches(epoch?: number): AsyncGenerator<TarredUtterance[]>;
+}
+
+/** An utterance that is to be read. */
+interface Planned {
+  item: TarredItem;
+  shard: TarredShard;
+  repeated: boolean;
+}
+
+interface Read extends Planned {
+  bytes: Buffer;
+}
+
+/**
+ * Opens a tarred dataset of NeMo or a WebDataset: all manifests and all headers are read, no audio.
+ * @throws ConfigError (also SHARDS_UNEVEN, SHARDS_TOO_FEW), ManifestError (also SHARDS_DIFFER, SHARDS_EMPTY), FormatError by the policy for damage
+ */
+export async function tarredDataset(options: TarredOptions): Promise<TarredDataset> {
+  const { rank = 0, worker = 0, worldSize = 1, numWorkers = 1, batchSize = 1, strategy = "even", access = "sequential", allowUneven = false } = options;
+  const onWarning = options.onWarning ?? ((message: string) => process.stderr.write(`serac: ${message}\n`));
+  for (const [name, place, count] of [
+    ["rank", rank, worldSize],
+    ["worker", worker, numWorkers],
+  ] as const)
+    if (!Number.isInteger(place) || place < 0 || place >= count) throw new ConfigError("CONFIG_BAD_VALUE", { message: `${name} is ${place}, expected 0 to ${count - 1}` });
+  const { shards, report } = await openTarred({ ...options, onWarning, index: access === "random" || options.index === true });
+  const sizes = shards.map(({ path, items }) => ({ path, utterances: items.length }));
+  const planOptions = { strategy, worldSize, numWorkers, batchSize };
+  const plan = planShards(sizes, planOptions);
+  for (const warning of plan.warnings) onWarning(warning);
+  if (!plan.equalSteps && !allowUneven)
+    throw new ConfigError("SHARDS_UNEVEN", {
+      message: plan.warnings.find((warning) => warning.includes("hang")) ?? "ranks have different numbers of steps",
+      fix: "use the strategy even or repeat",
+    });
+  return new Dataset(
+    { ...options, onWarning },
+    shards,
+    report,
+    plan,
+    (order) =>
+      planShards(
+        order.map((i) => sizes[i] as (typeof sizes)[number]),
+        planOptions,
+      ).shares[rank * numWorkers + worker] as Share,
+  );
+}
+
+class Dataset implements TarredDataset {
+  readonly shards: readonly TarredShard[];
+  readonly report: TarredReport;
+  readonly plan: ShardPlan;
+  private readonly options: TarredOptions & { onWarning: (message: string) => void };
+  private readonly shareOf: (order: readonly number[]) => Share;
+  private readonly share: Share;
+  /** Found damaged while decoding: not tried again. */
+  private readonly broken = new Set<TarredItem>();
+
+  constructor(
+    options: TarredOptions & { onWarning: (message: string) => void },
+    shards: readonly TarredShard[],
+    report: TarredReport,
+    plan: ShardPlan,
+    shareOf: (order: readonly number[]) => Share,
+  ) {
+    this.options = options;
+    this.shards = shards;
+    this.report = report;
+    this.plan = plan;
+    this.shareOf = shareOf;
+    this.share = shareOf(shards.map((_, i) => i));
+  }
+
+  /** Whether damaged utterances are made up for, so that no rank has fewer. */
+  private get fillsUp(): boolean {
+    return this.plan.strategy === "even" || this.plan.strategy === "repeat";
+  }
+
+  get length(): number {
+    if (this.fillsUp || this.broken.size === 0) return this.share.utterances;
+    return this.planned(this.shards.map((_, i) => i)).filter(({ item }) => !this.broken.has(item)).length;
+  }
+
+  cuts(): Cut[] {
+    return this.shards.flatMap(({ items }) => items.map(({ cut }) => cut));
+  }
+
+  [Symbol.asyncIterator](): AsyncGenerator<TarredUtterance> {
+    return this.epoch();
+  }
+
+  /**
+   * What this worker reads, shard by shard in the given order. Under scatter and replicate a worker keeps its own shards in every epoch, so that
+   * the plan's numbers hold for all of them.
+   */
+  private planned(order: readonly number[]): Planned[] {
+    const rank = new Map(order.map((shard, i) => [shard, i]));
+    const parts = this.fillsUp
+      ? this.shareOf(order).parts.map((part) => ({ ...part, shard: order[part.shard] as number }))
+      : [...this.share.parts].sort((a, b) => (rank.get(a.shard) as number) - (rank.get(b.shard) as number));
+    return parts.flatMap(({ shard: i, from, to, repeated }) => {
+      const shard = this.shards[i] as TarredShard;
+      return shard.items.slice(from, to).map((item): Planned => ({ item, shard, repeated }));
+    });
+  }
+
+  private order(epoch: number): number[] {
+    const order = this.shards.map((_, i) => i);
+    const { shuffle = false, seed = 0 } = this.options;
+    return shuffle ? new Random(seed * 1_000_003 + epoch).shuffle(order) : order;
+  }
+
+  async *epoch(epoch = 0, { start = 0 }: { start?: number } = {}): AsyncGenerator<TarredUtterance> {
+    const { shuffle = false, shuffleN = 0, seed = 0, access = "sequential", rank = 0, worker = 0, numWorkers = 1, ahead = 8, onDamaged = "throw", onWarning } = this.options;
+    // A stream of this worker's own; the order of the shards above is common to all.
+    const random = new Random((seed * 1_000_003 + epoch) * 8191 + rank * numWorkers + worker + 1);
+    const planned = this.planned(this.order(epoch));
+    const known = this.fillsUp ? planned : planned.filter(({ item }) => !this.broken.has(item));
+    let reads: AsyncIterable<Read | Damaged>;
+    if (access === "random") {
+      const list = (shuffle ? random.shuffle([...known]) : known).slice(start);
+      reads = aheadOf(list, ahead, (one) => readOne(one));
+    } else {
+      const inOrder = readInOrder(known);
+      const shuffled = shuffleN > 1 ? shuffleBuffer(inOrder, shuffleN, random) : inOrder;
+      reads = start > 0 ? skipFirst(shuffled, start) : shuffled;
+    }
+    const good: Read[] = [];
+    let owed = 0;
+    for await (const one of aheadOf(reads, ahead, (read) => this.finish(read))) {
+      if ("error" in one) {
+        damage(one.error, onDamaged as DamagePolicy, this.report, onWarning);
+        this.broken.add(one.item);
+        if (!this.fillsUp) continue;
+        owed++;
+      } else {
+        if (good.length < 16) good.push({ ...one.read, bytes: Buffer.from(one.read.bytes) });
+        yield one.utterance;
+      }
+      for (; owed > 0 && good.length > 0; owed--) yield await this.again(good[owed % good.length] as Read);
+    }
+    if (owed > 0)
+      throw new FormatError("SHARDS_ALL_DAMAGED", {
+        at: this.shards[0]?.path ?? "",
+        message: `all ${owed} utterances of rank ${rank}, worker ${worker} are damaged`,
+        fix: "look at the tars: serac tar verify",
+      });
+  }
+
+  private async again(read: Read): Promise<TarredUtterance> {
+    this.report.add("repeated", `${read.shard.path}:${read.item.member.name}`);
+    const done = await this.finish(read);
+    if ("error" in done) throw done.error;
+    return { ...done.utterance, repeated: true };
+  }
+
+  private async finish(read: Read | Damaged): Promise<{ utterance: TarredUtterance; read: Read } | Damaged> {
+    if ("error" in read) return read;
+    const { item, shard, bytes, repeated } = read;
+    try {
+      const audio = this.options.decode === false ? undefined : await readCutAudio(item.cut, bytes);
+      return { read, utterance: { cut: item.cut, entry: item.entry.value, shard: shard.path, member: item.member.name, bytes, audio, repeated } };
+    } catch (error) {
+      if (!(error instanceof SeracError)) throw error;
+      return { ...read, error };
+    }
+  }
+
+  async *batches(epoch = 0): AsyncGenerator<TarredUtterance[]> {
+    const { batchSize = 1 } = this.options;
+    const { utterances, steps } = this.share;
+    const sizes = this.plan.strategy === "even" ? batchSizes(utterances, steps) : undefined;
+    let batch: TarredUtterance[] = [];
+    let step = 0;
+    for await (const utterance of this.epoch(epoch)) {
+      batch.push(utterance);
+      if (batch.length < (sizes?.[step] ?? batchSize)) continue;
+      yield batch;
+      batch = [];
+      step++;
+    }
+    if (batch.length > 0) yield batch;
+  }
+}
+
+/** An utterance that cannot be read. */
+interface Damaged extends Planned {
+  error: SeracError;
+}
+
+async function readOne(one: Planned): Promise<Read | Damaged> {
+  try {
+    return { ...one, bytes: await readMember(one.shard.path, one.item.cut.member as NonNullable<Cut["member"]>) };
+  } catch (error) {
+    if (!(error instanceof SeracError)) throw error;
+    return { ...one, error };
+  }
+}
+
+/** Reads stretches of shards, each member once though several utterances may play it. */
+async function* readInOrder(planned: readonly Planned[]): AsyncGenerator<Read | Damaged> {
+  for (let i = 0; i < planned.length; ) {
+    const { shard, item } = planned[i] as Planned;
+    let end = i;
+    let place = item.member.dataOffset;
+    // A stretch ends with its shard, and where it would have to go back (a part that is repeated).
+    while (end < planned.length && planned[end]?.shard === shard && (planned[end] as Planned).item.member.dataOffset >= place)
+      place = (planned[end++] as Planned).item.member.dataOffset;
+    yield* shard.compression === "none" ? readPlain(planned.slice(i, end)) : readPacked(planned.slice(i, end));
+    i = end;
+  }
+}
+
+async function* readPlain(stretch: readonly Planned[]): AsyncGenerator<Read | Damaged> {
+  const { path } = (stretch[0] as Planned).shard;
+  const { source } = await openTarSource(path);
+  try {
+    for (let i = 0; i < stretch.length; ) {
+      const { member } = (stretch[i] as Planned).item;
+      const bytes = await takeMember(source, member.dataOffset, member.size);
+      for (; i < stretch.length && (stretch[i] as Planned).item.member.dataOffset === member.dataOffset; i++) {
+        const one = stretch[i] as Planned;
+        yield bytes.length < member.size ? { ...one, error: cutShort(path, member.name, member.size, bytes.length) } : { ...one, bytes };
+      }
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+async function takeMember(source: TarSource, offset: number, size: number): Promise<Buffer> {
+  await source.skip(offset - source.position);
+  return source.takeOwn(size);
+}
+
+const cutShort = (path: string, name: string, size: number, got: number): FormatError =>
+  new FormatError("TAR_TRUNCATED", { at: `${path}:${name}`, message: `the archive ends inside of this member: ${got} of its ${size} bytes are there`, fix: "copy it again" });
+
+async function* readPacked(stretch: readonly Planned[]): AsyncGenerator<Read | Damaged> {
+  const { path } = (stretch[0] as Planned).shard;
+  const wanted = new Map<number, Planned[]>();
+  for (const one of stretch) {
+    const { dataOffset } = one.item.member;
+    wanted.set(dataOffset, [...(wanted.get(dataOffset) ?? []), one]);
+  }
+  const { source } = await openTarSource(path);
+  let failure: SeracError | undefined;
+  try {
+    // Damage of headers was reported when the dataset was opened.
+    for await (const { dataOffset, data } of readTarSource(source, path, { data: (member) => wanted.has(member.dataOffset), onDamaged: () => {} })) {
+      if (data) for (const one of wanted.get(dataOffset) as Planned[]) yield { ...one, bytes: data };
+      wanted.delete(dataOffset);
+      if (wanted.size === 0) return;
+    }
+  } catch (error) {
+    if (!(error instanceof SeracError)) throw error;
+    failure = error;
+  } finally {
+    await source.close();
+  }
+  for (const list of wanted.values()) for (const one of list) yield { ...one, error: failure ?? cutShort(path, one.item.member.name, one.item.member.size, 0) };
+}
+
+/** Draws from a buffer of `size`, as WebDataset's shuffle does. What waits in it is copied, so that it holds no read windows. */
+async function* shuffleBuffer<T extends object>(items: AsyncIterable<T>, size: number, random: Random): AsyncGenerator<T> {
+  const buffer: T[] = [];
+  for await (const item of items) {
+    buffer.push("bytes" in item ? { ...item, bytes: Buffer.from(item.bytes as Buffer) } : item);
+    if (buffer.length < size) continue;
+    const i = random.integer(0, buffer.length);
+    const drawn = buffer[i] as T;
+    buffer[i] = buffer.at(-1) as T;
+    buffer.pop();
+    yield drawn;
+  }
+  yield* random.shuffle(buffer);
+}
+
+async function* skipFirst<T>(items: AsyncIterable<T>, count: number): AsyncGenerator<T> {
+  let left = count;
+  for await (const item of items) if (left-- <= 0) yield item;
+}
+
+/** Maps items up to `depth` ahead of who takes them, in order. */
+async function* aheadOf<T, R>(items: AsyncIterable<T> | Iterable<T>, depth: number, work: (item: T) => Promise<R>): AsyncGenerator<R> {
+  const running: Promise<R>[] = [];
+  for await (const item of items) {
+    const result = work(item);
+    result.catch(() => {}); // thrown when its turn comes
+    running.push(result);
+    if (running.length >= depth) yield await (running.shift() as Promise<R>);
+  }
+  while (running.length > 0) yield await (running.shift() as Promise<R>);
+}
