@@ -7,11 +7,9 @@ export interface BatchState {
   expAvgSq: Tensor;
   /** (n, ...shape) running mean of the updates. */
   delta: Tensor;
-  /** Absent for scalars. */
-  scale: ScaleState | undefined;
 }
 
-/** What is remembered for changing the size of whole tensors. */
+/** What is remembered for changing the size of a batch's parameters as a whole. */
 export interface ScaleState {
   /** (n, 1, ...) root mean square of every parameter, as of the last update of sizes. */
   paramRms: Tensor;
@@ -64,7 +62,8 @@ export class ParameterBatch {
   }
   /** Frees the state before. */
   set state(state: BatchState | undefined) {
-    for (const t of tensorsOf(this.current)) t.dispose();
+    this.current?.expAvgSq.dispose();
+    this.current?.delta.dispose();
     this.current = state;
   }
 
@@ -73,12 +72,6 @@ export class ParameterBatch {
     this.state = undefined;
     this.values.dispose();
   }
-}
-
-function tensorsOf(state: BatchState | undefined): Tensor[] {
-  if (!state) return [];
-  const { expAvgSq, delta, scale } = state;
-  return [expAvgSq, delta, ...(scale ? [scale.paramRms, scale.scaleGrads, scale.scaleExpAvgSq] : [])];
 }
 
 /** One batch for every shape and dtype, in the order of icefall: by dtype, then by shape, dimension after dimension. */

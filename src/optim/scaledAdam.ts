@@ -1,9 +1,10 @@
 /** ScaledAdam: Adam whose steps are proportional to the size of each parameter, and that learns the size as well. */
-import { cat, full, keep, noGrad, scope, type Tensor, zeros, zerosLike } from "../torch/index.ts";
+import { keep, noGrad, scope, type Tensor, zerosLike } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { GradientClipping, scientific } from "./clipping.ts";
-import { type BatchState, batchParameters, type ParameterBatch, type ScaleState } from "./parameterBatch.ts";
-import { canFuse, gradientSums, updateBatch } from "./scaledAdamPasses.ts";
+import { batchParameters, type ParameterBatch } from "./parameterBatch.ts";
+import { ParameterSizes } from "./parameterSizes.ts";
+import { canFuse, gradientSums, updateBatches } from "./scaledAdamPasses.ts";
 import { exportState, importState, type OptimizerState } from "./scaledAdamState.ts";
 
 /** Options of {@link ScaledAdam}, with icefall's defaults. */
@@ -62,6 +63,7 @@ export class ScaledAdam {
   readonly names: readonly string[];
   readonly parameters: readonly Tensor[];
   private readonly batches: readonly ParameterBatch[];
+  private readonly sizes: ParameterSizes;
   private readonly fused: boolean;
   private readonly clipping: GradientClipping | undefined;
   private readonly log: ((line: string) => void) | undefined;
@@ -81,7 +83,8 @@ export class ScaledAdam {
     this.names = list.map(([name]) => name);
     this.parameters = list.map(([, parameter]) => parameter);
     this.batches = batchParameters(this.parameters);
-    this.fused = fused;
+    this.sizes = new ParameterSizes(this.batches, this.settings);
+    this.fused = fused && canFuse(this.batches);
     const { clippingScale, clippingUpdatePeriod: updatePeriod } = this.settings;
     this.clipping = clippingScale === null ? undefined : new GradientClipping({ clippingScale, updatePeriod, log });
   }
@@ -104,37 +107,24 @@ export class ScaledAdam {
     noGrad(() =>
       scope(() => {
         const gradients = this.batches.map((batch) => batch.gradients());
-        const sums = this.batches.map((batch, i) => gradientSums(batch, gradients[i] as Tensor[], this.isFused(batch)));
+        const sums = gradientSums(this.batches, gradients, this.fused);
         const factor = this.clippingFactor(sums);
-        this.batches.forEach((batch, i) => {
-          if (this.steps === 0) batch.state ??= this.initialState(batch, sums[i] as Tensor);
-          this.update(batch, { gradients: gradients[i] as Tensor[], sums: sums[i] as Tensor, factor });
-        });
+        if (this.steps === 0) this.startState(sums);
+        this.update(factor === 0 ? gradients.map((list) => list.map((g) => zerosLike(g))) : gradients, sums, factor);
         this.steps++;
       }),
     );
   }
 
-  private isFused(batch: ParameterBatch): boolean {
-    return this.fused && canFuse(batch);
-  }
-
-  /** One factor for all gradients, 0 for those that are not finite. */
-  private clippingFactor(sums: readonly Tensor[]): number {
+  /** One factor for all gradients, 0 for those that are not finite: a gradient that is not stays so however it is scaled. */
+  private clippingFactor(sums: Tensor): number {
     if (!this.clipping) return 1;
-    const { scalarLrScale } = this.settings;
-    const squares = cat(
-      this.batches.map((batch, i) => {
-        const sum = (sums[i] as Tensor).select(0, 0);
-        if (batch.isScalar) return sum.mul(scalarLrScale ** 2);
-        const scale = batch.state?.scale;
-        return scale ? sum.mul(scale.paramRms.view([-1]).square()) : sum;
-      }),
-    ).toArray();
-    const total = squares.reduce((a, b) => a + b, 0);
-    if (this.steps === 0) return Number.isFinite(total) ? 1 : 0; // the sizes are not known yet
+    const squares = sums.select(0, 0);
+    if (this.steps === 0) return Number.isFinite(squares.sum().item()) ? 1 : 0; // the sizes are not known yet
+    const scaled = squares.mul(this.sizes.normScales().square());
+    const total = scaled.sum().item();
     const factor = this.clipping.scale(Math.fround(Math.sqrt(total)), this.steps);
-    if (factor < 0.5 && this.log) this.log(this.describeClipped(squares, total, factor));
+    if (factor < 0.5 && this.log) this.log(this.describeClipped(Array.from(scaled.toArray()), total, factor));
     return factor;
   }
 
@@ -148,75 +138,34 @@ export class ScaledAdam {
     return `Scaling gradients by ${scientific(factor)}; the largest shares of their squared norm ${scientific(total)}: ${shares.join(", ")}`;
   }
 
-  /** @param factor on the gradients; 0 for gradients that are not finite, which count as 0 */
-  private update(batch: ParameterBatch, { gradients, sums, factor }: { gradients: readonly Tensor[]; sums: Tensor; factor: number }): void {
-    const { betas, eps, scalarLrScale, scalarMax, paramMinRms, sizeUpdatePeriod } = this.settings;
-    const [beta1, beta2] = betas;
-    const scale = batch.state?.scale;
-    const k = this.steps;
-    const rate = (1 - beta1) * factor * this.lr;
-
-    scope(() => {
-      const correction = 1 - beta2 ** (k + 1);
-      const constants = { betas, eps, correction: correction < 0.99 ? correction : 1, gradScale: factor, limit: batch.isScalar ? scalarMax : Number.POSITIVE_INFINITY };
-      const finite = factor === 0 ? gradients.map((g) => zerosLike(g)) : gradients;
-      if (!scale) {
-        updateBatch(batch, finite, { ...constants, rates: full([finite.length], rate * scalarLrScale, { device: sums.device }), growths: null }, this.isFused(batch));
-        return;
-      }
-      const phase = k % sizeUpdatePeriod;
-      const scaleGrad = scale.scaleGrads.select(0, phase);
-      if (factor === 0) scaleGrad.zero_();
-      else scaleGrad.copy_(batch.perItem(sums.select(0, 1))).mul_(factor);
-      const updateSize = phase === sizeUpdatePeriod - 1;
-      if (updateSize) scale.paramRms.copy_(this.rms(batch, sums));
-      const rates = scale.paramRms.clampMin(paramMinRms).mul(rate).view([-1]);
-      const growths = updateSize
-        ? this.sizeStep(scale)
-            .mul(1 - beta1)
-            .view([-1])
-        : null;
-      updateBatch(batch, finite, { ...constants, rates, growths }, this.isFused(batch));
-    });
+  /** @param factor on the gradients; 0 for gradients that were not finite, which are 0 by now */
+  private update(gradients: readonly (readonly Tensor[])[], sums: Tensor, factor: number): void {
+    const { betas, eps } = this.settings;
+    const growths = this.sizes.step(sums, { step: this.steps, factor, lr: this.lr }).mul(1 - betas[0]);
+    const rates = this.sizes.rates().mul((1 - betas[0]) * factor * this.lr);
+    const correction = 1 - betas[1] ** (this.steps + 1);
+    const constants = { betas, eps, correction: correction < 0.99 ? correction : 1, gradScale: factor };
+    updateBatches(this.batches, gradients, { ...constants, rates, growths, limits: this.sizes.limits }, this.fused);
   }
 
-  /** (n, 1, ...) root mean square of every parameter, of the sums of its squares. */
-  private rms(batch: ParameterBatch, sums: Tensor): Tensor {
-    return batch.perItem(sums.select(0, 2).div(batch.itemSize).sqrt());
-  }
-
-  /** (n, 1, ...) by which part of themselves the parameters should grow. */
-  private sizeStep({ paramRms, scaleGrads, scaleExpAvgSq }: ScaleState): Tensor {
-    const { betas, eps, scalarLrScale, paramMinRms, paramMaxRms, sizeUpdatePeriod } = this.settings;
-    const beta2 = betas[1] ** sizeUpdatePeriod;
-    scaleExpAvgSq.mul_(beta2).add_(scaleGrads.square().mean([0]), { alpha: 1 - beta2 });
-    const updates = Math.floor((this.steps + 1) / sizeUpdatePeriod);
-    const rate = this.lr * scalarLrScale * Math.sqrt(1 - beta2 ** updates);
-    const step = scaleGrads.sum([0]).div_(scaleExpAvgSq.sqrt().add_(eps)).mul_(-rate);
-    step.maskedFill_(paramRms.lt(paramMinRms), 0).clamp_(-0.1, 0.1);
-    return step.minimum(paramRms.rsub(paramMaxRms).div_(paramRms));
-  }
-
-  private initialState(batch: ParameterBatch, sums: Tensor): BatchState {
-    const { sizeUpdatePeriod } = this.settings;
-    const { values, isScalar } = batch;
-    const rms = isScalar ? undefined : keep(this.rms(batch, sums).to({ dtype: values.dtype }));
-    return {
-      expAvgSq: keep(zerosLike(values)),
-      delta: keep(zerosLike(values)),
-      scale: rms && {
-        paramRms: rms,
-        scaleGrads: keep(zeros([sizeUpdatePeriod, ...rms.shape], { dtype: rms.dtype, device: rms.device })),
-        scaleExpAvgSq: keep(zerosLike(rms)),
-      },
-    };
+  private startState(sums: Tensor): void {
+    this.sizes.initialize(sums);
+    for (const batch of this.batches) batch.state = { expAvgSq: keep(zerosLike(batch.values)), delta: keep(zerosLike(batch.values)) };
   }
 
   /**
    * The state in the layout of icefall's checkpoints: of every batch under the index of its first parameter. The tensors are the optimiser's own, not copies.
    */
   stateDict(): OptimizerState {
-    return exportState({ lr: this.lr, settings: this.settings, parameterCount: this.parameters.length, steps: this.steps, batches: this.batches, clipping: this.clipping });
+    return exportState({
+      lr: this.lr,
+      settings: this.settings,
+      parameterCount: this.parameters.length,
+      steps: this.steps,
+      batches: this.batches,
+      sizes: this.sizes,
+      clipping: this.clipping,
+    });
   }
 
   /**
@@ -224,7 +173,7 @@ export class ScaledAdam {
    * @throws CheckpointError CHECKPOINT_MISMATCH when the state is of other parameters; nothing is changed then
    */
   loadStateDict(state: OptimizerState): void {
-    const { lr, steps } = importState(state, { names: this.names, batches: this.batches, clipping: this.clipping, settings: this.settings });
+    const { lr, steps } = importState(state, { names: this.names, batches: this.batches, sizes: this.sizes, clipping: this.clipping, settings: this.settings });
     this.steps = steps;
     if (lr !== undefined) this.lr = lr;
   }
@@ -232,6 +181,7 @@ export class ScaledAdam {
   /** Frees the state; the parameters stay. */
   dispose(): void {
     for (const batch of this.batches) batch.dispose();
+    this.sizes.dispose();
   }
 }
 

@@ -2,7 +2,8 @@
 import { fromTypedArray, keep, noGrad, scope, type Tensor } from "../torch/index.ts";
 import { CheckpointError } from "../util/errors.ts";
 import type { GradientClipping } from "./clipping.ts";
-import type { BatchState, ParameterBatch } from "./parameterBatch.ts";
+import type { BatchState, ParameterBatch, ScaleState } from "./parameterBatch.ts";
+import type { ParameterSizes } from "./parameterSizes.ts";
 import type { ScaledAdamSettings } from "./scaledAdam.ts";
 
 /** State of one batch: `step`, `exp_avg_sq`, `delta`, ... by the names of the checkpoint. */
@@ -21,15 +22,19 @@ interface Exported {
   parameterCount: number;
   steps: number;
   batches: readonly ParameterBatch[];
+  sizes: ParameterSizes;
   clipping: GradientClipping | undefined;
 }
 
 /** Writes the state in the checkpoint's layout. */
-export function exportState({ lr, settings: s, parameterCount, steps, batches, clipping }: Exported): OptimizerState {
+export function exportState({ lr, settings: s, parameterCount, steps, batches, sizes, clipping }: Exported): OptimizerState {
   const state = new Map<number, StateEntry>();
+  let first = 0;
   batches.forEach((batch, i) => {
     if (!batch.state) return;
-    const { expAvgSq, delta, scale } = batch.state;
+    const { expAvgSq, delta } = batch.state;
+    const scale = batch.isScalar ? undefined : sizes.of(batch, first);
+    first += batch.parameters.length;
     state.set(batch.indices[0] as number, {
       step: steps,
       exp_avg_sq: expAvgSq,
@@ -65,6 +70,7 @@ function exportClipping({ norms, threshold, clipped }: GradientClipping): Record
 interface Target {
   names: readonly string[];
   batches: readonly ParameterBatch[];
+  sizes: ParameterSizes;
   clipping: GradientClipping | undefined;
   settings: ScaledAdamSettings;
 }
@@ -90,19 +96,27 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
   const steps = loaded[0]?.step as number;
   const uneven = loaded.findIndex(({ step }) => step !== steps);
   if (uneven >= 0) throw mismatch(`its entries have taken ${steps} and ${loaded[uneven]?.step} steps`);
+  let first = 0;
   batches.forEach((batch, i) => {
-    const {
-      exp_avg_sq: expAvgSq,
-      delta,
-      param_rms: paramRms,
-      scale_grads: scaleGrads,
-      scale_exp_avg_sq: scaleExpAvgSq,
-    } = (loaded[i] as (typeof loaded)[number]).tensors as Record<string, Tensor>;
-    const scale = batch.isScalar ? undefined : ({ paramRms, scaleGrads, scaleExpAvgSq } as BatchState["scale"]);
-    batch.state = { expAvgSq, delta, scale } as BatchState;
+    const { exp_avg_sq, delta, ...scale } = (loaded[i] as (typeof loaded)[number]).tensors;
+    batch.state = { expAvgSq: exp_avg_sq, delta } as BatchState;
+    if (!batch.isScalar) loadSizes(target.sizes.of(batch, first), scale);
+    first += batch.parameters.length;
   });
   if (clipping) importClipping(clipping, state.get(batches[0]?.indices[0] as number) as StateEntry, target.settings);
   return { steps, lr };
+}
+
+function loadSizes({ paramRms, scaleGrads, scaleExpAvgSq }: ScaleState, saved: Record<string, Tensor>): void {
+  for (const [to, from] of [
+    [paramRms, saved.param_rms],
+    [scaleGrads, saved.scale_grads],
+    [scaleExpAvgSq, saved.scale_exp_avg_sq],
+  ] as [Tensor, Tensor][]) {
+    noGrad(() => to.copy_(from));
+    from.dispose();
+    to.dispose();
+  }
 }
 
 function readEntry(state: ReadonlyMap<number, StateEntry>, batch: ParameterBatch, { names, settings }: Target): { step: number; tensors: Record<string, Tensor> } {

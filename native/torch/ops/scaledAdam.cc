@@ -1,6 +1,6 @@
-// ScaledAdam's passes over memory (icefall zipformer/optim.py; Zipformer, section 3.6), for parameters of one shape that are stacked in one tensor:
-// scaled_adam_sums reads parameters and gradients once, scaled_adam_update_ reads and writes everything once.
-// What is one number a parameter (its size, its rate) comes in tensors of n and is the caller's business.
+// ScaledAdam's passes over memory (icefall zipformer/optim.py; Zipformer, section 3.6). Parameters of one shape are stacked in one tensor, a batch:
+// scaled_adam_sums reads all parameters and gradients once, scaled_adam_update_ reads and writes everything once.
+// What is one number a parameter (its size, its rate) comes in tensors of one element a parameter and is the caller's business.
 #include "torch/ops/common.h"
 #include "torch/ops/simd.h"
 
@@ -14,8 +14,7 @@ namespace {
 constexpr int64_t kChunk = 8192;  // elements that are summed in single precision, in lanes
 constexpr int kLanes = 16;
 
-template <typename scalar>
-using Sums = std::array<scalar, 3>;  // of g * g, v * g, v * v
+using Sums = std::array<double, 3>;  // of g * g, v * g, v * v
 
 template <Isa isa, typename scalar>
 SERAC_INLINE void chunkSums(const scalar* v, const scalar* g, int64_t size, double* to) {
@@ -31,62 +30,92 @@ SERAC_INLINE void chunkSums(const scalar* v, const scalar* g, int64_t size, doub
   for (int l = 0; l < kLanes; ++l) to[0] += gg[l], to[1] += vg[l], to[2] += vv[l];
 }
 
-// Parameters of one shape, and their gradients without holes in memory.
-struct Group {
-  Tensor values;
-  std::vector<Tensor> gradients;
-  int64_t count;
-  int64_t size;
+// The batches, their gradients without holes in memory, and where each parameter lies.
+template <typename scalar>
+struct Parameters {
+  struct Item {
+    size_t batch;
+    int64_t offset;  // of the parameter in its batch
+    int64_t size;
+    const scalar* gradient;
+  };
+  std::vector<Item> items;
+  std::vector<scalar*> values;
+  std::vector<Tensor> kept;  // gradients that had to be copied
 
-  Group(const char* name, const Tensor& stacked, at::TensorList list) : values(stacked), count(stacked.dim() > 0 ? stacked.size(0) : 0), size(count > 0 ? stacked.numel() / count : 0) {
-    TORCH_CHECK(values.is_cpu() && (values.scalar_type() == at::kFloat || values.scalar_type() == at::kDouble), name, ": values must be float or double, on the CPU");
-    TORCH_CHECK(values.is_contiguous(), name, ": values must be contiguous");
-    TORCH_CHECK(static_cast<int64_t>(list.size()) == count, name, ": ", list.size(), " gradients for ", count, " parameters");
-    for (const Tensor& gradient : list) {
-      TORCH_CHECK(gradient.numel() == size && gradient.is_cpu(), name, ": a gradient of shape ", gradient.sizes(), " for parameters of ", size, " elements");
-      gradients.push_back(gradient.to(values.scalar_type()).contiguous());
+  Parameters(const char* name, at::TensorList batches, at::TensorList gradients) {
+    size_t next = 0;
+    for (size_t b = 0; b < batches.size(); ++b) {
+      const Tensor& batch = batches[b];
+      TORCH_CHECK(batch.is_cpu() && batch.scalar_type() == c10::CppTypeToScalarType<scalar>::value && batch.is_contiguous() && batch.dim() > 0, name,
+                  ": values must be contiguous, on the CPU, and all float or all double");
+      values.push_back(batch.data_ptr<scalar>());
+      const int64_t count = batch.size(0), size = count > 0 ? batch.numel() / count : 0;
+      TORCH_CHECK(next + static_cast<size_t>(count) <= gradients.size(), name, ": ", gradients.size(), " gradients are too few");
+      for (int64_t i = 0; i < count; ++i) {
+        const Tensor& gradient = gradients[next++];
+        TORCH_CHECK(gradient.is_cpu() && gradient.numel() == size, name, ": a gradient of shape ", gradient.sizes(), " for a parameter of ", size, " elements");
+        kept.push_back(gradient.to(batch.scalar_type()).contiguous());
+        items.push_back({b, i * size, size, kept.back().template data_ptr<scalar>()});
+      }
     }
+    TORCH_CHECK(next == gradients.size(), name, ": ", gradients.size(), " gradients for ", next, " parameters");
+  }
+
+  // Stretches of at most kChunk elements of one parameter, in order.
+  struct Chunk {
+    size_t item;
+    int64_t begin;
+    int64_t size;
+  };
+  std::vector<Chunk> chunks() const {
+    std::vector<Chunk> list;
+    for (size_t i = 0; i < items.size(); ++i)
+      for (int64_t begin = 0; begin < items[i].size; begin += kChunk) list.push_back({i, begin, std::min(kChunk, items[i].size - begin)});
+    return list;
   }
 };
 
+// Calls f(first, last) for ranges of chunks; each is worth a fraction of a thread.
+template <typename Chunks, typename F>
+void overChunks(const Chunks& chunks, const F& f) {
+  at::parallel_for(0, static_cast<int64_t>(chunks.size()), 8, f);
+}
+
 template <typename scalar>
-void sumsOf(const Group& group, double* out) {
-  const int64_t perItem = std::max<int64_t>(1, (group.size + kChunk - 1) / kChunk);
-  std::vector<Sums<double>> parts(static_cast<size_t>(group.count * perItem), Sums<double>{});
-  const scalar* values = group.values.data_ptr<scalar>();
-  std::vector<const scalar*> gradients;
-  for (const Tensor& gradient : group.gradients) gradients.push_back(gradient.data_ptr<scalar>());
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, std::min(group.size, kChunk)));
-  at::parallel_for(0, group.count * perItem, grain, [&](int64_t first, int64_t last) {
-    for (int64_t part = first; part < last; ++part) {
-      const int64_t item = part / perItem, begin = part % perItem * kChunk, size = std::min(kChunk, group.size - begin);
-      const scalar *v = values + item * group.size + begin, *g = gradients[static_cast<size_t>(item)] + begin;
-      double* to = parts[static_cast<size_t>(part)].data();
+Tensor sumsOf(at::TensorList batches, at::TensorList gradients) {
+  const Parameters<scalar> parameters("scaled_adam_sums", batches, gradients);
+  const auto chunks = parameters.chunks();
+  std::vector<Sums> parts(chunks.size(), Sums{});
+  overChunks(chunks, [&](int64_t first, int64_t last) {
+    for (int64_t c = first; c < last; ++c) {
+      const auto [index, begin, size] = chunks[static_cast<size_t>(c)];
+      const auto& item = parameters.items[index];
+      const scalar *v = parameters.values[item.batch] + item.offset + begin, *g = item.gradient + begin;
+      double* to = parts[static_cast<size_t>(c)].data();
       vectorized([=]<Isa isa>() __attribute__((always_inline)) { chunkSums<isa>(v, g, size, to); });
     }
   });
+  const auto count = static_cast<int64_t>(parameters.items.size());
+  Tensor sums = at::zeros({3, count}, at::kDouble);
+  double* out = sums.template data_ptr<double>();
   // Added in one order, whatever the number of threads.
-  for (int64_t part = 0; part < group.count * perItem; ++part)
-    for (int k = 0; k < 3; ++k) out[k * group.count + part / perItem] += parts[static_cast<size_t>(part)][static_cast<size_t>(k)];
+  for (size_t c = 0; c < chunks.size(); ++c)
+    for (int64_t k = 0; k < 3; ++k) out[k * count + static_cast<int64_t>(chunks[c].item)] += parts[c][static_cast<size_t>(k)];
+  return sums;
 }
 
-Tensor sums(const Tensor& values, at::TensorList gradients) {
-  const Group group("scaled_adam_sums", values, gradients);
-  Tensor out = at::zeros({3, group.count}, at::kDouble);
-  if (values.scalar_type() == at::kDouble)
-    sumsOf<double>(group, out.data_ptr<double>());
-  else
-    sumsOf<float>(group, out.data_ptr<double>());
-  return out;
-}
+bool areDouble(at::TensorList batches) { return batches.size() > 0 && batches[0].scalar_type() == at::kDouble; }
+
+Tensor sums(at::TensorList batches, at::TensorList gradients) { return areDouble(batches) ? sumsOf<double>(batches, gradients) : sumsOf<float>(batches, gradients); }
 
 template <typename scalar>
 struct Constants {
-  scalar beta1, beta2, squareScale, correction, eps, limit;
+  scalar beta1, beta2, squareScale, correction, eps;
 };
 
 template <Isa isa, typename scalar>
-SERAC_INLINE void updateRange(scalar* v, const scalar* g, scalar* square, scalar* delta, int64_t size, scalar rate, scalar growth, Constants<scalar> c) {
+SERAC_INLINE void updateRange(scalar* v, const scalar* g, scalar* square, scalar* delta, int64_t size, scalar rate, scalar growth, scalar limit, Constants<scalar> c) {
   for (int64_t i = 0; i < size; ++i) {
     const scalar s = c.beta2 * square[i] + c.squareScale * (g[i] * g[i]);
     square[i] = s;
@@ -94,58 +123,73 @@ SERAC_INLINE void updateRange(scalar* v, const scalar* g, scalar* square, scalar
     const scalar d = c.beta1 * delta[i] - rate * (g[i] / denominator) + growth * v[i];
     delta[i] = d;
     const scalar moved = v[i] + d;
-    const scalar atMost = moved > c.limit ? c.limit : moved;  // a NaN stays one
-    v[i] = atMost < -c.limit ? -c.limit : atMost;
+    const scalar atMost = moved > limit ? limit : moved;  // a NaN stays one
+    v[i] = atMost < -limit ? -limit : atMost;
   }
 }
 
+// One element a parameter.
+Tensor perParameter(const char* what, const Tensor& x, size_t count) {
+  TORCH_CHECK(x.numel() == static_cast<int64_t>(count), "scaled_adam_update_: ", x.numel(), " ", what, " for ", count, " parameters");
+  return x.to(at::kDouble).contiguous();
+}
+
 template <typename scalar>
-void updateGroup(const Group& group, Tensor& expAvgSq, Tensor& delta, const double* rates, const double* growths, Constants<scalar> constants) {
-  scalar *values = group.values.data_ptr<scalar>(), *squares = expAvgSq.data_ptr<scalar>(), *deltas = delta.data_ptr<scalar>();
-  std::vector<const scalar*> gradients;
-  for (const Tensor& gradient : group.gradients) gradients.push_back(gradient.data_ptr<scalar>());
-  at::parallel_for(0, group.count * group.size, kGrain, [&](int64_t first, int64_t last) {
-    for (int64_t at = first; at < last;) {
-      const int64_t item = at / group.size, begin = at % group.size, size = std::min(last - at, group.size - begin);
-      scalar *v = values + at, *square = squares + at, *d = deltas + at;
-      const scalar* g = gradients[static_cast<size_t>(item)] + begin;
-      const scalar rate = static_cast<scalar>(rates[item]), growth = static_cast<scalar>(growths[item]);
-      vectorized([=]<Isa isa>() __attribute__((always_inline)) { updateRange<isa>(v, g, square, d, size, rate, growth, constants); });
-      at += size;
+std::vector<scalar*> stateOf(const char* what, at::TensorList state, at::TensorList batches) {
+  TORCH_CHECK(state.size() == batches.size(), "scaled_adam_update_: ", state.size(), " tensors of ", what, " for ", batches.size(), " of values");
+  std::vector<scalar*> pointers;
+  for (size_t b = 0; b < state.size(); ++b) {
+    TORCH_CHECK(state[b].is_cpu() && state[b].sizes() == batches[b].sizes() && state[b].scalar_type() == batches[b].scalar_type() && state[b].is_contiguous(), "scaled_adam_update_: ", what,
+                " must be like its values, ", batches[b].sizes());
+    pointers.push_back(state[b].data_ptr<scalar>());
+  }
+  return pointers;
+}
+
+struct PerParameter {
+  Tensor rates, growths, limits;
+};
+
+template <typename scalar>
+void updateAll(at::TensorList batches, at::TensorList gradients, at::TensorList expAvgSq, at::TensorList delta, const PerParameter& per, Constants<scalar> constants) {
+  const Parameters<scalar> parameters("scaled_adam_update_", batches, gradients);
+  const auto squares = stateOf<scalar>("exp_avg_sq", expAvgSq, batches), deltas = stateOf<scalar>("delta", delta, batches);
+  const size_t count = parameters.items.size();
+  const Tensor rateTensor = perParameter("rates", per.rates, count), growthTensor = perParameter("growths", per.growths, count), limitTensor = perParameter("limits", per.limits, count);
+  const double *rates = rateTensor.data_ptr<double>(), *growths = growthTensor.data_ptr<double>(), *limits = limitTensor.data_ptr<double>();
+  const auto chunks = parameters.chunks();
+  overChunks(chunks, [&](int64_t first, int64_t last) {
+    for (int64_t c = first; c < last; ++c) {
+      const auto [index, begin, size] = chunks[static_cast<size_t>(c)];
+      const auto& item = parameters.items[index];
+      const int64_t at = item.offset + begin;
+      scalar *v = parameters.values[item.batch] + at, *square = squares[item.batch] + at, *d = deltas[item.batch] + at;
+      const scalar* g = item.gradient + begin;
+      const auto rate = static_cast<scalar>(rates[index]), growth = static_cast<scalar>(growths[index]), limit = static_cast<scalar>(limits[index]);
+      vectorized([=, size = size]<Isa isa>() __attribute__((always_inline)) { updateRange<isa>(v, g, square, d, size, rate, growth, limit, constants); });
     }
   });
 }
 
-void checkState(const char* what, const Tensor& state, const Tensor& values) {
-  TORCH_CHECK(state.sizes() == values.sizes() && state.scalar_type() == values.scalar_type() && state.is_contiguous(), "scaled_adam_update_: ", what, " must be like values, ", values.sizes());
-}
-
-Tensor& update(Tensor& values, at::TensorList gradients, Tensor& expAvgSq, Tensor& delta, const Tensor& rates, const Tensor& growths, double beta1, double beta2, double eps, double correction,
-               double gradScale, double limit) {
-  const Group group("scaled_adam_update_", values, gradients);
-  checkState("exp_avg_sq", expAvgSq, values);
-  checkState("delta", delta, values);
-  TORCH_CHECK(rates.numel() == group.count && growths.numel() == group.count, "scaled_adam_update_: one rate and one growth for each of ", group.count, " parameters");
-  const Tensor rate = rates.to(at::kDouble).contiguous(), growth = growths.to(at::kDouble).contiguous();
+void update(at::TensorList batches, at::TensorList gradients, at::TensorList expAvgSq, at::TensorList delta, const Tensor& rates, const Tensor& growths, const Tensor& limits, double beta1,
+            double beta2, double eps, double correction, double gradScale) {
   const auto run = [&]<typename scalar>(scalar) {
-    const Constants<scalar> constants{static_cast<scalar>(beta1),          static_cast<scalar>(beta2), static_cast<scalar>((1 - beta2) * gradScale * gradScale),
-                                      static_cast<scalar>(1 / correction), static_cast<scalar>(eps),   static_cast<scalar>(limit)};
-    updateGroup<scalar>(group, expAvgSq, delta, rate.data_ptr<double>(), growth.data_ptr<double>(), constants);
+    updateAll<scalar>(batches, gradients, expAvgSq, delta, {rates, growths, limits},
+                      {static_cast<scalar>(beta1), static_cast<scalar>(beta2), static_cast<scalar>((1 - beta2) * gradScale * gradScale), static_cast<scalar>(1 / correction), static_cast<scalar>(eps)});
   };
-  if (values.scalar_type() == at::kDouble)
+  if (areDouble(batches))
     run(double{});
   else
     run(float{});
-  return values;
 }
 
 }  // namespace
 
 void registerScaledAdam(torch::Library& m) {
-  m.def("scaled_adam_sums(Tensor values, Tensor[] gradients) -> Tensor", sums);
+  m.def("scaled_adam_sums(Tensor[] values, Tensor[] gradients) -> Tensor", sums);
   m.def(
-      "scaled_adam_update_(Tensor(a!) values, Tensor[] gradients, Tensor(b!) exp_avg_sq, Tensor(c!) delta, Tensor rates, Tensor growths, float beta1, float beta2, float eps, float correction, "
-      "float grad_scale, float limit) -> Tensor(a!)",
+      "scaled_adam_update_(Tensor(a!)[] values, Tensor[] gradients, Tensor(b!)[] exp_avg_sq, Tensor(c!)[] delta, Tensor rates, Tensor growths, Tensor limits, float beta1, float beta2, float eps, "
+      "float correction, float grad_scale) -> ()",
       update);
 }
 

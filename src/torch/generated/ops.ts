@@ -74,14 +74,14 @@ export function scaleGrad(x: Tensor, alpha: number): Tensor {
   return invoke(op_scale_grad, x, alpha) as Tensor;
 }
 
-/** serac::scaled_adam_sums(Tensor values, Tensor[] gradients) -> Tensor */
-export function scaledAdamSums(values: Tensor, gradients: readonly Tensor[]): Tensor {
+/** serac::scaled_adam_sums(Tensor[] values, Tensor[] gradients) -> Tensor */
+export function scaledAdamSums(values: readonly Tensor[], gradients: readonly Tensor[]): Tensor {
   return invoke(op_scaled_adam_sums, values, gradients) as Tensor;
 }
 
-/** serac::scaled_adam_update_(Tensor(a!) values, Tensor[] gradients, Tensor(b!) exp_avg_sq, Tensor(c!) delta, Tensor rates, Tensor growths, float beta1, float beta2, float eps, float correction, float grad_scale, float limit) -> Tensor(a!) */
-export function scaledAdamUpdate_(values: Tensor, gradients: readonly Tensor[], expAvgSq: Tensor, delta: Tensor, rates: Tensor, growths: Tensor, beta1: number, beta2: number, eps: number, correction: number, gradScale: number, limit: number): Tensor {
-  return invoke(op_scaled_adam_update_, values, gradients, expAvgSq, delta, rates, growths, beta1, beta2, eps, correction, gradScale, limit) as Tensor;
+/** serac::scaled_adam_update_(Tensor(a!)[] values, Tensor[] gradients, Tensor(b!)[] exp_avg_sq, Tensor(c!)[] delta, Tensor rates, Tensor growths, Tensor limits, float beta1, float beta2, float eps, float correction, float grad_scale) -> () */
+export function scaledAdamUpdate_(values: readonly Tensor[], gradients: readonly Tensor[], expAvgSq: readonly Tensor[], delta: readonly Tensor[], rates: Tensor, growths: Tensor, limits: Tensor, beta1: number, beta2: number, eps: number, correction: number, gradScale: number): void {
+  invoke(op_scaled_adam_update_, values, gradients, expAvgSq, delta, rates, growths, limits, beta1, beta2, eps, correction, gradScale);
 }
 
 /** serac::softmax(Tensor x, int dim) -> Tensor */
