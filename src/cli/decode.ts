@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
-import { type Cut, LeftOut, loadManifest } from "../data/index.ts";
+import { type Cut, LeftOut, loadManifest, loadTarredCuts } from "../data/index.ts";
 import { writeFileAtomic } from "../formats/index.ts";
 import { errorRate, formatErrorLine, formatErrors, formatRecogs, formatSummary, type ScoredUtterance, splitWords } from "../text/index.ts";
 import { number, path, strings } from "../util/options.ts";
@@ -18,6 +18,7 @@ export const decode = command({
   ],
   options: {
     manifest: strings({ required: true, unit: "files", help: "NeMo manifests to recognise" }),
+    tarredAudioFilepaths: strings({ unit: "tars", help: "tars that hold the audio of --manifest: audio__OP_0..63_CL_.tar" }),
     ...recognizerOptions,
     maxDuration: number({ default: 200, min: 0.1, unit: "seconds", help: "padded audio in a batch" }),
     resDir: path({ help: "folder of the results; EXP-DIR/METHOD where not given" }),
@@ -31,7 +32,9 @@ export const decode = command({
     for (const manifest of options.manifest) {
       const name = basename(manifest).replace(/\.jsonl?(\.gz)?$/, "");
       const leftOut = new LeftOut();
-      const cuts = await loadManifest(manifest, { needDuration: false, onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
+      const cuts = options.tarredAudioFilepaths
+        ? await loadTarredCuts({ manifest, tars: options.tarredAudioFilepaths }, { leftOut, say: (line) => out.say(line), needDuration: false })
+        : await loadManifest(manifest, { needDuration: false, onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
       const progress = out.progress(cuts.length, "utterances", name);
       const scored: ScoredUtterance[] = [];
       const started = performance.now();

@@ -80,7 +80,7 @@ function expandAll(spec: ShardSpec): string[] {
  * @throws ConfigError CONFIG_BAD_VALUE for lists of mixed kinds
  */
 export function datasetSpecs(spec: ShardSpec, name: string): string[][] {
-  if (typeof spec === "string") return [splitAtCommas(spec)];
+  if (typeof spec === "string") return [splitAtCommas(spec).filter((part) => part !== "")];
   const bad = (found: string): never => {
     throw new ConfigError("CONFIG_BAD_VALUE", {
       message: `${name} is ${found}, expected a path, a list of paths (one dataset), or a list of lists (one dataset a bucket)`,

@@ -1,5 +1,5 @@
 /** What training reads: manifests, with what cannot be used counted by reason, and the batches of each epoch. */
-import { bucketBatches, type Cut, concatenate, filterCuts, LeftOut, loadManifest, perturbSpeed } from "../data/index.ts";
+import { bucketBatches, type Cut, concatenate, filterCuts, LeftOut, loadManifest, loadTarredCuts, perturbSpeed } from "../data/index.ts";
 import type { SentencePiece } from "../text/index.ts";
 import { TrainError } from "../util/errors.ts";
 import { Random } from "../util/random.ts";
@@ -13,13 +13,24 @@ export interface Prepared {
   duration: number;
 }
 
+/** Which utterances to prepare. */
+export interface Source {
+  manifests: readonly string[];
+  /** Tars that hold the audio of the manifests; without them it lies in files. */
+  tars?: readonly string[] | undefined;
+  /** Told what is odd about the tars, but leaves nothing out. */
+  say?: (line: string) => void;
+}
+
 /**
  * Reads manifests and leaves out what cannot be trained on.
  * @throws TrainError TRAIN_NO_DATA when nothing is left
  */
-export async function prepareCuts(manifests: readonly string[], tokenizer: SentencePiece, options: TrainOptions): Promise<Prepared> {
+export async function prepareCuts({ manifests, tars, say = () => {} }: Source, tokenizer: SentencePiece, options: TrainOptions): Promise<Prepared> {
   const leftOut = new LeftOut();
-  const all = await loadManifest(manifests, { onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
+  const all = tars
+    ? await loadTarredCuts({ manifest: manifests, tars }, { leftOut, say })
+    : await loadManifest(manifests, { onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
   const { minUtterance, maxUtterance, sampleRate, useCtc } = options;
   const cuts = filterCuts(all, { minUtterance, maxUtterance, sampleRate, ctc: useCtc, encode: (text) => tokenizer.encode(text), unkId: tokenizer.unkId }, leftOut);
   if (cuts.length === 0)

@@ -110,12 +110,13 @@ class Trainer {
     if (options.threads > 0) setThreads(options.threads);
     const tokenizerBytes = readTokenizer(options.bpeModel);
     const tokenizer = SentencePiece.fromBytes(tokenizerBytes);
-    const prepared = await prepareCuts(options.trainManifest, tokenizer, options);
+    const say = (line: string): void => report.say(line);
+    const prepared = await prepareCuts({ manifests: options.trainManifest, tars: options.trainTarredAudioFilepaths, say }, tokenizer, options);
     report.say(`training data: ${describeCuts(prepared)}`);
     for (const line of prepared.leftOut.lines()) report.say(`left out: ${line}`);
     let validCuts: Cut[] | undefined;
     if (options.validManifest) {
-      const valid = await prepareCuts(options.validManifest, tokenizer, options);
+      const valid = await prepareCuts({ manifests: options.validManifest, tars: options.validTarredAudioFilepaths, say }, tokenizer, options);
       report.say(`validation data: ${describeCuts(valid)}`);
       for (const line of valid.leftOut.lines()) report.say(`left out of validation: ${line}`);
       validCuts = valid.cuts;

@@ -11,6 +11,8 @@ const loss = "Loss";
 export const trainOptions = {
   trainManifest: strings({ required: true, group: data, unit: "files", help: "NeMo manifests to train on" }),
   validManifest: strings({ group: data, unit: "files", help: "NeMo manifests to validate on" }),
+  trainTarredAudioFilepaths: strings({ group: data, unit: "tars", help: "tars that hold the audio of --train-manifest: audio__OP_0..63_CL_.tar" }),
+  validTarredAudioFilepaths: strings({ group: data, unit: "tars", help: "tars that hold the audio of --valid-manifest" }),
   bpeModel: path({ default: "data/lang_bpe_500/bpe.model", group: data, help: "SentencePiece model, from: serac bpe train" }),
   sampleRate: integer({ default: 16000, min: 1000, group: data, unit: "Hz", help: "rate of the features; other audio is resampled" }),
   maxDuration: number({ default: 200, min: 0.1, group: data, unit: "seconds", help: "padded audio in a batch" }),

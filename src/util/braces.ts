@@ -168,7 +168,7 @@ export function expandBraces(pattern: string, groups: BraceGroup[] = []): string
   }
 }
 
-/** Splits a text at the commas outside of brackets, and trims: "a_{0,1}.json, b.json" are two patterns. Empty ones are left out. */
+/** Splits a text at the commas outside of brackets, and trims: "a_{0,1}.json, b.json" are two patterns. */
 export function splitAtCommas(text: string): string[] {
   const tokens = tokenize(text);
   const parts: string[] = [];
@@ -181,7 +181,7 @@ export function splitAtCommas(text: string): string[] {
     start = at + 1;
   }
   parts.push(text.slice(start));
-  return parts.map((part) => part.trim()).filter((part) => part !== "");
+  return parts.map((part) => part.trim());
 }
 
 function flatten(sequence: Sequence, pattern: string): string[] {

@@ -2,6 +2,7 @@
  * Options of commands and of API functions: one schema says names, kinds, defaults and help, checks the values and gives the types.
  * Names are camelCase; the command line spells them with dashes (underscores are taken as well, as icefall's users write them).
  */
+import { splitAtCommas } from "./braces.ts";
 import { ConfigError } from "./errors.ts";
 import { nearest } from "./suggest.ts";
 
@@ -127,10 +128,10 @@ export function integers<const O extends OptionSettings<readonly number[]> & Ran
   return option<readonly number[], O>(settings, { kind: "integers", accepts: `${inWords("whole numbers", settings)} with commas between, as 2,2,3`, read });
 }
 
-/** Texts: with commas between on the command line; an array from the API. */
+/** Texts: with commas between on the command line (those inside of brackets part nothing: "a_{0,1}.json"); an array from the API. */
 export function strings<const O extends OptionSettings<readonly string[]>>(settings: O): Option<Value<readonly string[], O>> {
   const read = (raw: unknown) => {
-    const values = typeof raw === "string" ? raw.split(",") : raw;
+    const values = typeof raw === "string" ? splitAtCommas(raw) : raw;
     return Array.isArray(values) && values.length > 0 && values.every((value) => typeof value === "string" && value !== "") ? (values as string[]) : undefined;
   };
   return option<readonly string[], O>(settings, { kind: "strings", accepts: "texts with commas between", read });

@@ -83,5 +83,5 @@ describe("expandBraces", () => {
 test("splitAtCommas parts only outside of brackets", () => {
   expect(splitAtCommas("a_{0,1}.json, b(x,y).json,c")).toEqual(["a_{0,1}.json", "b(x,y).json", "c"]);
   expect(splitAtCommas("a(b,c")).toEqual(["a(b", "c"]);
-  expect(splitAtCommas("")).toEqual([]);
+  expect(splitAtCommas("a,,")).toEqual(["a", "", ""]);
 });

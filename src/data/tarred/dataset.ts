@@ -9,7 +9,7 @@ import { Random } from "../../util/random.ts";
 import { readCutAudio, readMember } from "../audioSource.ts";
 import type { Cut } from "../cut.ts";
 import { type DamagePolicy, damage, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
-import { batchSizes, type PlanOptions, planShards, type ShardPlan, type Share } from "./plan.ts";
+import { batchSizes, type PlanOptions, planShards, type ReaderShare, type ShardPlan } from "./plan.ts";
 import type { TarredReport } from "./report.ts";
 
 /** How to read a tarred dataset. */
@@ -85,6 +85,7 @@ export async function tarredDataset(options: TarredOptions): Promise<TarredDatas
   ] as const)
     if (!Number.isInteger(place) || place < 0 || place >= count) throw new ConfigError("CONFIG_BAD_VALUE", { message: `${name} is ${place}, expected 0 to ${count - 1}` });
   const { shards, report } = await openTarred({ ...options, onWarning, index: access === "random" || options.index === true });
+  for (const line of report.lines()) onWarning(line);
   const sizes = shards.map(({ path, items }) => ({ path, utterances: items.length }));
   const planOptions = { strategy, worldSize, numWorkers, batchSize };
   const plan = planShards(sizes, planOptions);
@@ -103,7 +104,7 @@ export async function tarredDataset(options: TarredOptions): Promise<TarredDatas
       planShards(
         order.map((i) => sizes[i] as (typeof sizes)[number]),
         planOptions,
-      ).shares[rank * numWorkers + worker] as Share,
+      ).shares[rank * numWorkers + worker] as ReaderShare,
   );
 }
 
@@ -112,8 +113,8 @@ class Dataset implements TarredDataset {
   readonly report: TarredReport;
   readonly plan: ShardPlan;
   private readonly options: TarredOptions & { onWarning: (message: string) => void };
-  private readonly shareOf: (order: readonly number[]) => Share;
-  private readonly share: Share;
+  private readonly shareOf: (order: readonly number[]) => ReaderShare;
+  private readonly share: ReaderShare;
   /** Found damaged while decoding: not tried again. */
   private readonly broken = new Set<TarredItem>();
 
@@ -122,7 +123,7 @@ class Dataset implements TarredDataset {
     shards: readonly TarredShard[],
     report: TarredReport,
     plan: ShardPlan,
-    shareOf: (order: readonly number[]) => Share,
+    shareOf: (order: readonly number[]) => ReaderShare,
   ) {
     this.options = options;
     this.shards = shards;

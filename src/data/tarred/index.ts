@@ -1,5 +1,17 @@
 /** Tarred datasets: reading them, and planning who reads what. */
+export { loadTarredCuts } from "./cuts.ts";
 export { type TarredDataset, type TarredOptions, type TarredUtterance, tarredDataset } from "./dataset.ts";
 export { type DamagePolicy, type OpenedDataset, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
-export { batchSizes, describePlan, type PlanOptions, planShards, type RankShare, type ShardPart, type ShardPlan, type ShardSize, type ShardStrategy, type Share } from "./plan.ts";
+export {
+  batchSizes,
+  describePlan,
+  type PlanOptions,
+  planShards,
+  type RankShare,
+  type ReaderShare,
+  type ShardPart,
+  type ShardPlan,
+  type ShardSize,
+  type ShardStrategy,
+} from "./plan.ts";
 export { type Finding, type Reason, TarredReport } from "./report.ts";

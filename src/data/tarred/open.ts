@@ -185,8 +185,6 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
     for (const listing of await listings()) shards.push(await openWebdataset(listing, options, keep, report, onWarning));
   } else shards = match(await readManifests(manifest), await listings());
   const left = shards.reduce((sum, { items }) => sum + items.length, 0);
-  if (report.count("entriesWithoutMember") > 0 || report.count("membersWithoutEntry") > 0 || report.count("misplaced") > 0 || report.count("duplicateMembers") > 0)
-    for (const line of report.lines()) onWarning(line);
   if (left === 0)
     throw new ManifestError("SHARDS_EMPTY", {
       at: paths[0] as string,

@@ -39,7 +39,7 @@ export interface ShardPart {
 }
 
 /** What one worker of one rank reads. */
-export interface Share {
+export interface ReaderShare {
   rank: number;
   worker: number;
   parts: ShardPart[];
@@ -69,7 +69,7 @@ export interface ShardPlan {
   shards: number;
   /** Of all shards. */
   utterances: number;
-  shares: Share[];
+  shares: ReaderShare[];
   ranks: RankShare[];
   /** True where the shards divide by the ranks, and by ranks times workers. */
   dividesByRanks: boolean;
@@ -142,7 +142,7 @@ export function planShards(shards: readonly ShardSize[], { strategy = "even", wo
   const total = shards.reduce((sum, { utterances }) => sum + utterances, 0);
   const readers = worldSize * numWorkers;
   const lists = assign();
-  const shares: Share[] = lists.map((parts, i) => {
+  const shares: ReaderShare[] = lists.map((parts, i) => {
     const utterances = countOf(parts);
     return { rank: Math.floor(i / numWorkers), worker: i % numWorkers, parts, utterances, repeated: countOf(parts.filter((part) => part.repeated)), steps: stepsOf(utterances) };
   });
