@@ -21,6 +21,12 @@ export const commands: Record<string, Entry> = {
   decode: { summary: "Recognise a manifest and score it: recogs, errs and wer-summary files", load: async () => (await import("./decode.ts")).decode },
   transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
   "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },
+  "manifest stats": { summary: "Hours, durations, characters, words, languages and speakers of manifests", load: async () => (await import("./manifestStats.ts")).manifestStats },
+  "manifest filter": { summary: "Write the lines of manifests that fulfil conditions", load: async () => (await import("./manifestFilter.ts")).manifestFilter },
+  "manifest split": { summary: "Split manifests in parts by share, hours or number, without leaks", load: async () => (await import("./manifestSplit.ts")).manifestSplit },
+  "manifest merge": { summary: "Write several manifests as one", load: async () => (await import("./manifestMerge.ts")).manifestMerge },
+  "manifest sample": { summary: "Write some lines of manifests, chosen at random", load: async () => (await import("./manifestSample.ts")).manifestSample },
+  tar: { summary: "Convert manifests to a tarred dataset, as NeMo's script does", load: async () => (await import("./tar.ts")).tar },
   doctor: { summary: "Say what serac found on this machine, and how to mend what is missing", load: async () => (await import("./doctor.ts")).doctor },
 };
 
@@ -48,9 +54,9 @@ function find(args: readonly string[]): { name: string; rest: readonly string[] 
   if (first === "help" && second !== undefined) return find([...args.slice(1), "--help"]);
   if (isHelp(first)) return { text: overview() };
   if (first === "--version" || first === "-V") return { text: `${(JSON.parse(readFileSync(join(packageRoot, "package.json"), "utf8")) as { version: string }).version}\n` };
-  if (Object.hasOwn(commands, first as string)) return { name: first as string, rest: args.slice(1) };
   const pair = `${first} ${second}`;
   if (Object.hasOwn(commands, pair)) return { name: pair, rest: args.slice(2) };
+  if (Object.hasOwn(commands, first as string)) return { name: first as string, rest: args.slice(1) };
   const inGroup = Object.keys(commands).some((name) => name.startsWith(`${first} `));
   if (inGroup && isHelp(second)) return { text: overview(`${first} `) };
   const written = inGroup ? pair : (first as string);

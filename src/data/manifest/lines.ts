@@ -2,7 +2,7 @@
  * The lines of manifests, in batches of whole lines, so that reading costs little more than JSON.parse does.
  * Promises: bounded memory, the line's own text beside its value, and file:line:column for what cannot be read.
  */
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import { readBytes } from "../../formats/byteSource.ts";
 import { JsonSyntaxError, parsePython, plainValue } from "../../formats/pythonJson.ts";
 import { FormatError, ManifestError } from "../../util/errors.ts";
@@ -93,7 +93,9 @@ class LineReader {
   read(block: Buffer): ManifestLine[] {
     const bytes = this.line === 0 && block[0] === 0xef && block[1] === 0xbb && block[2] === 0xbf ? block.subarray(3) : block;
     const lines: ManifestLine[] = [];
-    if (isUtf8(bytes)) this.readText(bytes.toString("utf8"), lines);
+    if (isAscii(bytes))
+      this.readText(bytes.toString("latin1"), lines); // several times as fast, and most manifests are
+    else if (isUtf8(bytes)) this.readText(bytes.toString("utf8"), lines);
     else this.readBroken(bytes, lines);
     return lines;
   }
