@@ -3,6 +3,7 @@
 #include "media/fbank.h"
 #include "media/resample.h"
 #include "media/sentencePiece.h"
+#include "media/transcode.h"
 
 NAPI_MODULE_INIT() {
   serac::guard(env, [&]() -> napi_value {
@@ -10,6 +11,7 @@ NAPI_MODULE_INIT() {
     serac::exportFbank(env, exports);
     serac::exportResample(env, exports);
     serac::exportSentencePiece(env, exports);
+    serac::exportTranscode(env, exports);
     return nullptr;
   });
   return exports;

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { removeQuietly, temporaryPath } from "../formats/atomic.ts";
 import { type PcmAudio, parseWav, parseWavHeader, type WavHeader } from "../formats/wav.ts";
 import { AudioError, FormatError, isErrnoException, SeracError } from "../util/errors.ts";
-import { media, mediaIfBuilt, nativeError } from "./media.ts";
+import { type AudioCodec, media, mediaIfBuilt, nativeError } from "./media.ts";
 
 /** Samples in [-1, 1] by channel, all of one length; `sampleRate` in Hz. */
 export type Audio = PcmAudio;
@@ -29,7 +29,7 @@ export interface AudioInfo {
 }
 
 /** Containers that can be written: 16 bits where no width is named. */
-export type AudioFormat = "wav" | "wav24" | "wavfloat" | "flac" | "flac24" | "ogg" | "opus" | "mp3";
+export type AudioFormat = AudioCodec;
 
 const fixes = {
   AUDIO_TRUNCATED: "copy the file again, or leave it out",

@@ -9,11 +9,21 @@ import { nativeFolder } from "../util/paths.ts";
 /** A loaded SentencePiece model on the native side. */
 export type ModelHandle = { readonly brand: unique symbol };
 
+/** Containers and encodings that can be written: 16 bits where no width is named. */
+export type AudioCodec = "wav" | "wav24" | "wavfloat" | "flac" | "flac24" | "ogg" | "opus" | "mp3";
+
 /** The exports of native/media. */
 export interface MediaAddon {
   decode(source: string | Uint8Array, offset: number, duration: number): Promise<PcmAudio>;
   audioInfo(source: string | Uint8Array): Promise<{ sampleRate: number; channels: number; frames: number; durationSeconds: number; format: string }>;
   encode(path: string, format: string, sampleRate: number, channels: readonly Float32Array[]): Promise<void>;
+  transcode(
+    source: string | Uint8Array,
+    offset: number,
+    duration: number,
+    sampleRate: number,
+    format: string,
+  ): Promise<{ bytes: Uint8Array; format: AudioCodec; sampleRate: number; frames: number }>;
   fbank(samples: Float32Array, settings: Float64Array): Promise<Float32Array>;
   fbankSync(samples: Float32Array, settings: Float64Array): Float32Array;
   resampleSoxr(samples: Float32Array, from: number, to: number): Promise<Float32Array>;

@@ -1,0 +1,6 @@
+#pragma once
+#include "napi/napi.h"
+
+namespace serac {
+void exportTranscode(napi_env env, napi_value exports);
+}

@@ -1,0 +1,53 @@
+/** A part of an audio file in another codec and at another rate, as bytes: decoding, resampling and encoding in one step off the main thread. */
+import { readFile } from "node:fs/promises";
+import { hasEscapedBytes, toFsPath } from "../formats/surrogateEscape.ts";
+import { AudioError } from "../util/errors.ts";
+import { type AudioCodec, media, nativeError } from "./media.ts";
+
+/** What to make of the audio. */
+export interface TranscodeOptions {
+  /** Seconds; the first sample is the whole part of offset times rate, as in NeMo's converter. */
+  offset?: number | undefined;
+  /** Seconds, to the end by default; counted in samples like the offset. A file that ends earlier gives less. */
+  duration?: number | undefined;
+  /** Hertz; that of the source by default. */
+  sampleRate?: number | undefined;
+  /** That of the source by default, WAV where it cannot be written. */
+  codec?: AudioCodec | undefined;
+}
+
+/** A file in memory. */
+export interface EncodedAudio {
+  bytes: Uint8Array;
+  codec: AudioCodec;
+  sampleRate: number;
+  /** Samples of each channel. */
+  frames: number;
+}
+
+const fixes = {
+  AUDIO_TRUNCATED: "copy the file again, or leave it out",
+  AUDIO_NOT_AUDIO: "WAV, FLAC, Ogg Vorbis, Opus and MP3 can be read",
+  AUDIO_UNWRITABLE: "choose another codec or sampling rate (Opus takes 8000, 12000, 16000, 24000 and 48000 Hz)",
+} as const;
+
+/**
+ * Transcodes a file; integer codecs keep the samples of 16 bits as they are.
+ * @param source a path, or the bytes of a file
+ * @param name what errors call the source, when it is not a path
+ * @throws AudioError AUDIO_MISSING, AUDIO_EMPTY, AUDIO_NOT_AUDIO, AUDIO_TRUNCATED, AUDIO_NOT_FINITE, AUDIO_BAD_RANGE, AUDIO_UNREADABLE, AUDIO_UNWRITABLE;
+ *   NativeError NATIVE_MISSING
+ */
+export async function transcodeAudio(source: string | Uint8Array, { offset = 0, duration, sampleRate, codec }: TranscodeOptions = {}, name?: string): Promise<EncodedAudio> {
+  const at = name ?? (typeof source === "string" ? source : `${source.byteLength} bytes of audio`);
+  if (!(offset >= 0 && offset <= 1e9)) throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the offset must be a time of 0 s or more, it is ${offset}` });
+  if (duration !== undefined && !(duration >= 0 && duration <= 1e9))
+    throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the duration must be a time of 0 s or more, it is ${duration}` });
+  const input = typeof source === "string" && hasEscapedBytes(source) ? await readFile(toFsPath(source)) : source;
+  try {
+    const { bytes, format, sampleRate: rate, frames } = await media().transcode(input, offset, duration ?? -1, sampleRate ?? 0, codec ?? "");
+    return { bytes, codec: format, sampleRate: rate, frames };
+  } catch (error) {
+    throw nativeError(error, AudioError, at, fixes);
+  }
+}

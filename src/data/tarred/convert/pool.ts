@@ -1,0 +1,91 @@
+/** Threads that do the jobs of a conversion; one worker means this thread. */
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import { packageRoot } from "../../../util/paths.ts";
+import { type Job, type JobResult, receiveError, runJob, type SentError } from "./jobs.ts";
+
+type Message = { entries: number } | { result: unknown } | { error: SentError };
+
+/** Compiled code: threads cannot run TypeScript on every Node that serac supports. */
+const workerFile = join(packageRoot, "build", "js", "data", "tarred", "convert", "worker.js");
+
+/** @returns how many threads a number of workers means: -1 is one for each core */
+export function threadsOf(workers: number): number {
+  return workers > 0 ? workers : availableParallelism();
+}
+
+export class JobPool {
+  private readonly workers: Worker[] = [];
+  private readonly size: number;
+  private closed = false;
+
+  /** Threads start at once, so that they are there when the plan is. */
+  constructor(size: number) {
+    this.size = size;
+    if (size > 1) for (let i = 0; i < size; i++) this.start();
+  }
+
+  private start(): void {
+    const worker = new Worker(workerFile);
+    worker.unref();
+    this.workers.push(worker);
+  }
+
+  /**
+   * Does jobs, as many at a time as there are threads, and takes their results in any order. The first failure ends it, after jobs under way have ended.
+   * @param jobs asked for one by one, so that they need not all be in memory
+   */
+  async run<J extends Job>(jobs: Iterable<J>, onResult: (result: JobResult<J>, job: J) => void, onEntries?: (count: number) => void, signal?: AbortSignal): Promise<void> {
+    const queue = jobs[Symbol.iterator]();
+    let failure: { error: unknown } | undefined;
+    const lane = async (work: (job: J) => Promise<JobResult<J>>): Promise<void> => {
+      for (let next = queue.next(); !next.done; next = queue.next()) {
+        try {
+          signal?.throwIfAborted();
+          onResult(await work(next.value), next.value);
+        } catch (error) {
+          failure ??= { error };
+        }
+        if (failure) return;
+      }
+    };
+    if (this.size <= 1) await lane((job) => runJob(job, onEntries));
+    else await Promise.all(this.workers.map((worker) => lane((job) => this.send(worker, job, onEntries))));
+    if (failure) throw failure.error;
+  }
+
+  private send<J extends Job>(worker: Worker, job: J, onEntries: ((count: number) => void) | undefined): Promise<JobResult<J>> {
+    return new Promise((resolve, reject) => {
+      const done = (): void => {
+        worker.off("message", onMessage).off("error", onError).off("exit", onExit);
+        worker.unref();
+      };
+      const onMessage = (message: Message): void => {
+        if ("entries" in message) {
+          onEntries?.(message.entries);
+          return;
+        }
+        done();
+        if ("error" in message) reject(receiveError(message.error));
+        else resolve(message.result as JobResult<J>);
+      };
+      const onError = (error: unknown): void => {
+        done();
+        reject(error);
+      };
+      const onExit = (code: number): void => {
+        done();
+        if (!this.closed) reject(new Error(`a thread of the conversion ended by itself (exit code ${code}); there may be too little memory`));
+      };
+      worker.ref();
+      worker.on("message", onMessage).on("error", onError).on("exit", onExit);
+      worker.postMessage(job);
+    });
+  }
+
+  async close(): Promise<void> {
+    this.closed = true;
+    await Promise.all(this.workers.map((worker) => worker.terminate()));
+  }
+}
