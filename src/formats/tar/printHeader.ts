@@ -10,13 +10,20 @@ import { blockSize, checksums, type Field, fields, paddedSize, type TarFormat, t
 const ustarMagic = "ustar\x0000";
 const gnuMagic = "ustar  \0";
 
-function putText(block: Buffer, { at, length }: Field, bytes: Uint8Array): void {
-  block.set(bytes.subarray(0, length), at);
+/** A text is ASCII; bytes may be anything. What is longer than the field is cut. */
+function putText(block: Buffer, { at, length }: Field, value: string | Uint8Array): void {
+  if (typeof value === "string") {
+    if (value !== "") block.write(value, at, length, "latin1");
+  } else block.set(value.length > length ? value.subarray(0, length) : value, at);
 }
 
 function putNumber(block: Buffer, { at, length }: Field, value: number): void {
   if (value >= 0 && value < 8 ** (length - 1)) {
-    block.write(value.toString(8).padStart(length - 1, "0"), at, "latin1");
+    let rest = value;
+    for (let i = at + length - 2; i >= at; i--) {
+      block[i] = 0x30 + (rest % 8);
+      rest = Math.floor(rest / 8);
+    }
     return;
   }
   // GNU's binary form
@@ -29,21 +36,21 @@ function putNumber(block: Buffer, { at, length }: Field, value: number): void {
 }
 
 interface BlockFields {
-  name: Uint8Array;
+  name: string | Uint8Array;
   mode: number;
   uid: number;
   gid: number;
   size: number;
   mtime: number;
   type: string;
-  linkName: Uint8Array;
-  userName: Uint8Array;
-  groupName: Uint8Array;
-  prefix: Uint8Array;
+  linkName: string | Uint8Array;
+  userName: string | Uint8Array;
+  groupName: string | Uint8Array;
+  prefix: string | Uint8Array;
   magic: string;
 }
 
-const nothing = new Uint8Array(0);
+const nothing = "";
 
 function printBlock(into: Buffer, block: BlockFields): void {
   putText(into, fields.name, block.name);
@@ -61,26 +68,27 @@ function printBlock(into: Buffer, block: BlockFields): void {
   into.write(`${checksums(into).unsigned.toString(8).padStart(6, "0")}\0 `, fields.checksum.at, "latin1");
 }
 
-/** A header and data of bookkeeping before the member's own header. */
-function printExtension(name: string, type: string, data: Uint8Array, magic: string): Buffer {
-  const bytes = Buffer.alloc(blockSize + paddedSize(data.length));
+/** A header of bookkeeping before the member's own; its data follow at `blockSize`. */
+function printExtension(into: Buffer, name: string, type: string, size: number, magic: string): void {
   const none = { mode: 0, uid: 0, gid: 0, mtime: 0, linkName: nothing, userName: nothing, groupName: nothing, prefix: nothing };
-  printBlock(bytes.subarray(0, blockSize), { ...none, name: Buffer.from(name, "latin1"), type, size: data.length, magic });
-  bytes.set(data, blockSize);
-  return bytes;
+  printBlock(into.subarray(0, blockSize), { ...none, name, type, size, magic });
 }
 
 /** "length key=value\n", where the length counts its own digits. */
-function paxRecord(key: string, value: Uint8Array): Buffer {
-  const rest = key.length + value.length + 3;
+function paxRecord(key: string, value: string): Buffer {
+  const bytes = encodeSurrogateEscape(value);
+  const rest = key.length + bytes.length + 3;
   let length = rest + 1;
   while (rest + String(length).length !== length) length = rest + String(length).length;
-  return Buffer.concat([Buffer.from(`${length} ${key}=`, "latin1"), value, Buffer.from("\n", "latin1")]);
+  return Buffer.concat([Buffer.from(`${length} ${key}=`, "latin1"), bytes, Buffer.from("\n", "latin1")]);
 }
 
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the range is what ASCII is
+const ascii = /^[\u0000-\u007f]*$/;
+
 /** Python's encode("ascii", "replace"): a question mark for each character. */
-function asciiOf(text: string): Buffer {
-  return Buffer.from(Array.from(text, (char) => ((char.codePointAt(0) as number) < 0x80 ? char : "?")).join(""), "latin1");
+function asciiOf(text: string): string {
+  return ascii.test(text) ? text : Array.from(text, (char) => ((char.codePointAt(0) as number) < 0x80 ? char : "?")).join("");
 }
 
 /** Python's round(): half to even. */
@@ -90,8 +98,6 @@ function roundHalfEven(value: number): number {
   return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor;
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: the range is what ASCII is
-const ascii = /^[\u0000-\u007f]*$/;
 const textFields = [
   ["name", "path", 100],
   ["linkName", "linkpath", 100],
@@ -128,20 +134,31 @@ function printPax(header: TarHeader, floatTime: boolean): Buffer {
     numbers[field] = fits ? whole : 0;
     if (!fits || isFloat) records.push([field, isFloat ? pythonFloat(value) : String(value)]);
   }
-  const block = Buffer.alloc(blockSize);
+  const data = Buffer.concat(records.map(([key, value]) => paxRecord(key, value)));
+  const binary = records.some(([, value]) => hasEscapedBytes(value)) ? Buffer.from("21 hdrcharset=BINARY\n", "latin1") : Buffer.alloc(0);
+  const size = binary.length + data.length;
+  const before = size === 0 ? 0 : blockSize + paddedSize(size);
+  const bytes = Buffer.alloc(before + blockSize);
+  if (size > 0) {
+    printExtension(bytes, "././@PaxHeader", tarTypes.paxHeader, size, ustarMagic);
+    bytes.set(binary, blockSize);
+    bytes.set(data, blockSize + binary.length);
+  }
   const texts = { name: asciiOf(header.name), linkName: asciiOf(header.linkName), userName: asciiOf(header.userName), groupName: asciiOf(header.groupName) };
-  printBlock(block, { ...texts, ...numbers, mode: header.mode, type: header.type, prefix: nothing, magic: ustarMagic });
-  if (records.length === 0) return block;
-  const binary = records.some(([, value]) => hasEscapedBytes(value)) ? [Buffer.from("21 hdrcharset=BINARY\n", "latin1")] : [];
-  const data = Buffer.concat([...binary, ...records.map(([key, value]) => paxRecord(key, encodeSurrogateEscape(value)))]);
-  return Buffer.concat([printExtension("././@PaxHeader", tarTypes.paxHeader, data, ustarMagic), block]);
+  printBlock(bytes.subarray(before), { ...texts, ...numbers, mode: header.mode, type: header.type, prefix: nothing, magic: ustarMagic });
+  return bytes;
 }
 
 function printGnu(header: TarHeader): Buffer {
   const name = encodeSurrogateEscape(header.name);
   const linkName = encodeSurrogateEscape(header.linkName);
   const parts: Buffer[] = [];
-  const long = (bytes: Buffer, type: string) => parts.push(printExtension("././@LongLink", type, Buffer.concat([bytes, Buffer.alloc(1)]), gnuMagic));
+  const long = (name: Buffer, type: string): void => {
+    const bytes = Buffer.alloc(blockSize + paddedSize(name.length + 1)); // ends with a NUL
+    printExtension(bytes, "././@LongLink", type, name.length + 1, gnuMagic);
+    bytes.set(name, blockSize);
+    parts.push(bytes);
+  };
   if (linkName.length > 100) long(linkName, tarTypes.gnuLongLink);
   if (name.length > 100) long(name, tarTypes.gnuLongName);
   const block = Buffer.alloc(blockSize);

@@ -36,6 +36,9 @@ function floatSeconds(nanoseconds: bigint): number {
   return Number(seconds) + 1e-9 * Number(nanoseconds - seconds * 1_000_000_000n);
 }
 
+/** The buffer of the archive that was finished last: shards are written one after the other. */
+let spare: Buffer | undefined;
+
 /** An archive that is being written to an open file. */
 export class TarWriter {
   private readonly fd: number;
@@ -49,7 +52,9 @@ export class TarWriter {
   constructor(fd: number, options: WriteTarOptions = {}) {
     this.fd = fd;
     this.options = options;
-    this.buffer = Buffer.allocUnsafeSlow(Math.max(options.bufferSize ?? 1 << 22, recordSize));
+    const size = Math.max(options.bufferSize ?? 1 << 21, recordSize);
+    this.buffer = spare?.length === size ? spare : Buffer.allocUnsafeSlow(size);
+    spare = undefined;
   }
 
   /** Bytes so far. */
@@ -151,6 +156,7 @@ export class TarWriter {
     this.appendZeros(2 * blockSize);
     this.appendZeros((recordSize - (this.position % recordSize)) % recordSize);
     this.flush();
+    spare = this.buffer;
     return { bytes: this.flushed, members: this.members, sha256: this.hash.digest("hex") };
   }
 }

@@ -38,7 +38,7 @@ export function checkRows(rows: PlanRows): CheckResult {
   let lastSize: number | string = 0;
   try {
     for (let i = 0; i < reader.count; i++) {
-      const { audio, at, found } = reader.read(i);
+      const { audio, at, found } = reader.readAudio(i);
       if (audio !== last || i === 0) {
         last = audio;
         lastSize = found ? lookAt(audio) : "no such file, neither from the working directory nor beside the manifest";

@@ -82,6 +82,21 @@ export class EntryReader {
     return { values: object, at, audio, found: resolved !== undefined };
   }
 
+  /** The audio of an entry alone, and its place: quicker than `read`. */
+  readAudio(i: number): Pick<Entry, "audio" | "at" | "found"> {
+    let values: Record<string, unknown>;
+    try {
+      values = JSON.parse(this.text(i)) as Record<string, unknown>;
+    } catch {
+      return this.read(i);
+    }
+    const { path } = this.rows.manifests[this.rows.sources[i] as number] as PlannedManifest;
+    const given = values[audioKeyOf((name) => values[name] !== undefined) ?? ""];
+    if (typeof given !== "string") return this.read(i);
+    const resolved = resolveForTar(given, path);
+    return { audio: resolved ?? given, found: resolved !== undefined, at: `${path === "-" ? "stdin" : path}:${this.rows.lines[i]}` };
+  }
+
   private text(i: number): string {
     const { offsets, lengths, sources, manifests } = this.rows;
     const source = sources[i] as number;
