@@ -29,6 +29,18 @@ export class PythonRandom {
     this.seedByArray(key);
   }
 
+  /** The generator of NumPy's `RandomState(seed)`, which is seeded by a single number from 0 to 2^32 - 1: see util/numpyRandom.ts. */
+  static ofNumpy(seed: number): PythonRandom {
+    const generator = new PythonRandom(0);
+    const { state } = generator;
+    state[0] = seed;
+    for (let i = 1; i < n; i++) {
+      const x = (state[i - 1] as number) ^ ((state[i - 1] as number) >>> 30);
+      state[i] = Math.imul(1812433253, x) + i;
+    }
+    return generator;
+  }
+
   private seedByArray(key: readonly number[]): void {
     const { state } = this;
     state[0] = 19650218;

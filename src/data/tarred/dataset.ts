@@ -2,14 +2,14 @@
  * Tarred datasets: utterances of tars in their order at the speed of the disk, or in any order; shared out over ranks and workers by a plan.
  * The length is what is yielded: entries that were filtered, and those whose audio is in no tar, are not in it.
  */
-import type { Audio } from "../../audio/index.ts";
-import { openTarSource, readTarSource, type TarSource } from "../../formats/tar/index.ts";
-import { ConfigError, FormatError, SeracError } from "../../util/errors.ts";
+import { type Audio, resampleSinc, toMono } from "../../audio/index.ts";
+import { AudioError, ConfigError, FormatError, SeracError } from "../../util/errors.ts";
 import { Random } from "../../util/random.ts";
-import { readCutAudio, readMember } from "../audioSource.ts";
+import { readCutAudio } from "../audioSource.ts";
 import type { Cut } from "../cut.ts";
-import { type DamagePolicy, damage, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
-import { batchSizes, type PlanOptions, planShards, type ReaderShare, type ShardPlan } from "./plan.ts";
+import { type DamagePolicy, damage, type OpenedDataset, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
+import { batchSizesFor, type PlanOptions, planShards, type ReaderShare, type ShardPlan } from "./plan.ts";
+import { aheadOf, type Damaged, type Planned, type Read, readInOrder, readOne, shuffleBuffer, skipFirst } from "./reading.ts";
 import type { TarredReport } from "./report.ts";
 
 /** How to read a tarred dataset. */
@@ -23,6 +23,10 @@ export interface TarredOptions extends OpenOptions, Omit<PlanOptions, "dropLast"
   seed?: number;
   /** `random` reads each utterance by itself, by `.idx` files that are built where absent; for plain tars only. */
   access?: "sequential" | "random";
+  /** Hz to which decoded audio is resampled; as it is by default. */
+  sampleRate?: number | undefined;
+  /** Which channel of decoded audio, or the mean of all; all by default. */
+  channel?: number | "average" | undefined;
   /** False leaves the audio undecoded. */
   decode?: boolean;
   /** Utterances that are decoded at the same time. */
@@ -59,17 +63,8 @@ export interface TarredDataset extends AsyncIterable<TarredUtterance> {
   epoch(epoch?: number, options?: { start?: number }): AsyncGenerator<TarredUtterance>;
   /** The same in batches: as many on every rank under `even` and `repeat`. */
   batches(epoch?: number): AsyncGenerator<TarredUtterance[]>;
-}
-
-/** An utterance that is to be read. */
-interface Planned {
-  item: TarredItem;
-  shard: TarredShard;
-  repeated: boolean;
-}
-
-interface Read extends Planned {
-  bytes: Buffer;
+  /** Batches of a sampler's choice, by the places in `cuts()`; plain tars only. Damaged utterances are made up for, so that no batch is lost. */
+  batchesOf(batches: Iterable<readonly { item: number; repeated: boolean }[]>): AsyncGenerator<TarredUtterance[]>;
 }
 
 /**
@@ -77,14 +72,24 @@ interface Read extends Planned {
  * @throws ConfigError (also SHARDS_UNEVEN, SHARDS_TOO_FEW), ManifestError (also SHARDS_DIFFER, SHARDS_EMPTY), FormatError by the policy for damage
  */
 export async function tarredDataset(options: TarredOptions): Promise<TarredDataset> {
-  const { rank = 0, worker = 0, worldSize = 1, numWorkers = 1, batchSize = 1, strategy = "even", access = "sequential", allowUneven = false } = options;
-  const onWarning = options.onWarning ?? ((message: string) => process.stderr.write(`serac: ${message}\n`));
+  const onWarning = options.onWarning ?? toStandardError;
+  const opened = await openTarred({ ...options, onWarning, index: options.access === "random" || options.index === true });
+  return datasetOf(opened, { ...options, onWarning });
+}
+
+const toStandardError = (message: string): void => void process.stderr.write(`serac: ${message}\n`);
+
+/**
+ * A dataset of what was opened.
+ * @throws ConfigError CONFIG_BAD_VALUE, SHARDS_UNEVEN, SHARDS_TOO_FEW
+ */
+export function datasetOf({ shards, report }: OpenedDataset, options: DatasetOptions): TarredDataset {
+  const { rank = 0, worker = 0, worldSize = 1, numWorkers = 1, batchSize = 1, strategy = "even", allowUneven = false, onWarning = toStandardError } = options;
   for (const [name, place, count] of [
     ["rank", rank, worldSize],
     ["worker", worker, numWorkers],
   ] as const)
     if (!Number.isInteger(place) || place < 0 || place >= count) throw new ConfigError("CONFIG_BAD_VALUE", { message: `${name} is ${place}, expected 0 to ${count - 1}` });
-  const { shards, report } = await openTarred({ ...options, onWarning, index: access === "random" || options.index === true });
   for (const line of report.lines()) onWarning(line);
   const sizes = shards.map(({ path, items }) => ({ path, utterances: items.length }));
   const planOptions = { strategy, worldSize, numWorkers, batchSize };
@@ -108,18 +113,20 @@ export async function tarredDataset(options: TarredOptions): Promise<TarredDatas
   );
 }
 
+type DatasetOptions = Omit<TarredOptions, "manifest" | "tars">;
+
 class Dataset implements TarredDataset {
   readonly shards: readonly TarredShard[];
   readonly report: TarredReport;
   readonly plan: ShardPlan;
-  private readonly options: TarredOptions & { onWarning: (message: string) => void };
+  private readonly options: DatasetOptions & { onWarning: (message: string) => void };
   private readonly shareOf: (order: readonly number[]) => ReaderShare;
   private readonly share: ReaderShare;
   /** Found damaged while decoding: not tried again. */
   private readonly broken = new Set<TarredItem>();
 
   constructor(
-    options: TarredOptions & { onWarning: (message: string) => void },
+    options: DatasetOptions & { onWarning: (message: string) => void },
     shards: readonly TarredShard[],
     report: TarredReport,
     plan: ShardPlan,
@@ -220,7 +227,7 @@ class Dataset implements TarredDataset {
     if ("error" in read) return read;
     const { item, shard, bytes, repeated } = read;
     try {
-      const audio = this.options.decode === false ? undefined : await readCutAudio(item.cut, bytes);
+      const audio = this.options.decode === false ? undefined : await this.convert(await readCutAudio(item.cut, shard.compression === "files" ? undefined : bytes), item.cut);
       return { read, utterance: { cut: item.cut, entry: item.entry.value, shard: shard.path, member: item.member.name, bytes, audio, repeated } };
     } catch (error) {
       if (!(error instanceof SeracError)) throw error;
@@ -228,10 +235,44 @@ class Dataset implements TarredDataset {
     }
   }
 
+  /** The channels and the rate that were asked for. */
+  private async convert(audio: Audio, { audioPath, member }: Cut): Promise<Audio> {
+    const { channel, sampleRate } = this.options;
+    let { channels } = audio;
+    if (channel === "average") channels = [toMono(audio)];
+    else if (channel !== undefined) {
+      const chosen = channels[channel];
+      if (!chosen) throw new AudioError("AUDIO_BAD_RANGE", { at: member ? `${audioPath}:${member.name}` : audioPath, message: `channel ${channel} of ${channels.length}` });
+      channels = [chosen];
+    }
+    if (sampleRate === undefined || sampleRate === audio.sampleRate) return { ...audio, channels };
+    return { sampleRate, channels: await Promise.all(channels.map((samples) => resampleSinc(samples, audio.sampleRate, sampleRate))) };
+  }
+
+  async *batchesOf(batches: Iterable<readonly { item: number; repeated: boolean }[]>): AsyncGenerator<TarredUtterance[]> {
+    const { onDamaged = "throw", onWarning = toStandardError } = this.options;
+    const all = this.shards.flatMap((shard) => shard.items.map((item): Planned => ({ item, shard, repeated: false })));
+    let last: Read | undefined;
+    const read = (batch: readonly { item: number; repeated: boolean }[]) =>
+      Promise.all(batch.map(async ({ item, repeated }) => this.finish(await readOne({ ...(all[item] as Planned), repeated }))));
+    for await (const results of aheadOf(batches, 2, read)) {
+      const utterances: TarredUtterance[] = [];
+      for (const one of results) {
+        if ("error" in one) damage(one.error, onDamaged, this.report, onWarning);
+        else {
+          last = one.read;
+          utterances.push(one.utterance);
+        }
+      }
+      if (utterances.length === 0 && last) utterances.push(await this.again(last));
+      if (utterances.length > 0) yield utterances;
+    }
+  }
+
   async *batches(epoch = 0): AsyncGenerator<TarredUtterance[]> {
     const { batchSize = 1 } = this.options;
     const { utterances, steps } = this.share;
-    const sizes = this.plan.strategy === "even" ? batchSizes(utterances, steps) : undefined;
+    const sizes = this.plan.strategy === "even" ? batchSizesFor(utterances, batchSize, steps) : undefined;
     let batch: TarredUtterance[] = [];
     let step = 0;
     for await (const utterance of this.epoch(epoch)) {
@@ -243,114 +284,4 @@ class Dataset implements TarredDataset {
     }
     if (batch.length > 0) yield batch;
   }
-}
-
-/** An utterance that cannot be read. */
-interface Damaged extends Planned {
-  error: SeracError;
-}
-
-async function readOne(one: Planned): Promise<Read | Damaged> {
-  try {
-    return { ...one, bytes: await readMember(one.shard.path, one.item.cut.member as NonNullable<Cut["member"]>) };
-  } catch (error) {
-    if (!(error instanceof SeracError)) throw error;
-    return { ...one, error };
-  }
-}
-
-/** Reads stretches of shards, each member once though several utterances may play it. */
-async function* readInOrder(planned: readonly Planned[]): AsyncGenerator<Read | Damaged> {
-  for (let i = 0; i < planned.length; ) {
-    const { shard, item } = planned[i] as Planned;
-    let end = i;
-    let place = item.member.dataOffset;
-    // A stretch ends with its shard, and where it would have to go back (a part that is repeated).
-    while (end < planned.length && planned[end]?.shard === shard && (planned[end] as Planned).item.member.dataOffset >= place)
-      place = (planned[end++] as Planned).item.member.dataOffset;
-    yield* shard.compression === "none" ? readPlain(planned.slice(i, end)) : readPacked(planned.slice(i, end));
-    i = end;
-  }
-}
-
-async function* readPlain(stretch: readonly Planned[]): AsyncGenerator<Read | Damaged> {
-  const { path } = (stretch[0] as Planned).shard;
-  const { source } = await openTarSource(path);
-  try {
-    for (let i = 0; i < stretch.length; ) {
-      const { member } = (stretch[i] as Planned).item;
-      const bytes = await takeMember(source, member.dataOffset, member.size);
-      for (; i < stretch.length && (stretch[i] as Planned).item.member.dataOffset === member.dataOffset; i++) {
-        const one = stretch[i] as Planned;
-        yield bytes.length < member.size ? { ...one, error: cutShort(path, member.name, member.size, bytes.length) } : { ...one, bytes };
-      }
-    }
-  } finally {
-    await source.close();
-  }
-}
-
-async function takeMember(source: TarSource, offset: number, size: number): Promise<Buffer> {
-  await source.skip(offset - source.position);
-  return source.takeOwn(size);
-}
-
-const cutShort = (path: string, name: string, size: number, got: number): FormatError =>
-  new FormatError("TAR_TRUNCATED", { at: `${path}:${name}`, message: `the archive ends inside of this member: ${got} of its ${size} bytes are there`, fix: "copy it again" });
-
-async function* readPacked(stretch: readonly Planned[]): AsyncGenerator<Read | Damaged> {
-  const { path } = (stretch[0] as Planned).shard;
-  const wanted = new Map<number, Planned[]>();
-  for (const one of stretch) {
-    const { dataOffset } = one.item.member;
-    wanted.set(dataOffset, [...(wanted.get(dataOffset) ?? []), one]);
-  }
-  const { source } = await openTarSource(path);
-  let failure: SeracError | undefined;
-  try {
-    // Damage of headers was reported when the dataset was opened.
-    for await (const { dataOffset, data } of readTarSource(source, path, { data: (member) => wanted.has(member.dataOffset), onDamaged: () => {} })) {
-      if (data) for (const one of wanted.get(dataOffset) as Planned[]) yield { ...one, bytes: data };
-      wanted.delete(dataOffset);
-      if (wanted.size === 0) return;
-    }
-  } catch (error) {
-    if (!(error instanceof SeracError)) throw error;
-    failure = error;
-  } finally {
-    await source.close();
-  }
-  for (const list of wanted.values()) for (const one of list) yield { ...one, error: failure ?? cutShort(path, one.item.member.name, one.item.member.size, 0) };
-}
-
-/** Draws from a buffer of `size`, as WebDataset's shuffle does. What waits in it is copied, so that it holds no read windows. */
-async function* shuffleBuffer<T extends object>(items: AsyncIterable<T>, size: number, random: Random): AsyncGenerator<T> {
-  const buffer: T[] = [];
-  for await (const item of items) {
-    buffer.push("bytes" in item ? { ...item, bytes: Buffer.from(item.bytes as Buffer) } : item);
-    if (buffer.length < size) continue;
-    const i = random.integer(0, buffer.length);
-    const drawn = buffer[i] as T;
-    buffer[i] = buffer.at(-1) as T;
-    buffer.pop();
-    yield drawn;
-  }
-  yield* random.shuffle(buffer);
-}
-
-async function* skipFirst<T>(items: AsyncIterable<T>, count: number): AsyncGenerator<T> {
-  let left = count;
-  for await (const item of items) if (left-- <= 0) yield item;
-}
-
-/** Maps items up to `depth` ahead of who takes them, in order. */
-async function* aheadOf<T, R>(items: AsyncIterable<T> | Iterable<T>, depth: number, work: (item: T) => Promise<R>): AsyncGenerator<R> {
-  const running: Promise<R>[] = [];
-  for await (const item of items) {
-    const result = work(item);
-    result.catch(() => {}); // thrown when its turn comes
-    running.push(result);
-    if (running.length >= depth) yield await (running.shift() as Promise<R>);
-  }
-  while (running.length > 0) yield await (running.shift() as Promise<R>);
 }

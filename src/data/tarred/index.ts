@@ -1,6 +1,8 @@
 /** Tarred datasets: reading them, and planning who reads what. */
 export { loadTarredCuts } from "./cuts.ts";
 export { type TarredDataset, type TarredOptions, type TarredUtterance, tarredDataset } from "./dataset.ts";
+export { type NemoDatasetConfig, nemoDatasetOptions, readNemoConfig } from "./nemoConfig.ts";
+export { bucketBatchSizes, bucketOrder, type NemoDataset, type NemoDatasetOptions, nemoDataset } from "./nemoDataset.ts";
 export { type DamagePolicy, type OpenedDataset, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
 export {
   batchSizes,
@@ -15,3 +17,4 @@ export {
   type ShardStrategy,
 } from "./plan.ts";
 export { type Finding, type Reason, TarredReport } from "./report.ts";
+export { type SemiSortedBatch, type SemiSortedOptions, semiSortedBatches } from "./semiSorted.ts";

@@ -14,6 +14,7 @@ import {
 } from "../../formats/tar/index.ts";
 import { ConfigError, FormatError, ManifestError, SeracError } from "../../util/errors.ts";
 import type { Cut } from "../cut.ts";
+import { cutOf as fileCutOf } from "../manifest/cuts.ts";
 import { type ManifestEntry, readEntries } from "../manifest/entry.ts";
 import { manifestPaths } from "../manifest/inputs.ts";
 import { datasetSpecs, expandShards, type ShardSpec } from "../shards.ts";
@@ -48,13 +49,15 @@ export interface OpenOptions {
 export interface TarredItem {
   entry: ManifestEntry;
   cut: Cut;
-  member: TarMember;
+  /** Its name, and where its bytes lie; for files their path alone. */
+  member: Pick<TarMember, "name" | "dataOffset" | "size">;
 }
 
 /** A tar and what is read of it, in its order. */
 export interface TarredShard {
   path: string;
-  compression: TarCompression;
+  /** How the tar is packed; `files` where the audio lies in files of its own, and the path is the manifest's. */
+  compression: TarCompression | "files";
   items: TarredItem[];
 }
 
@@ -283,6 +286,31 @@ function keeper({ minDuration, maxDuration, maxUtts, filter }: OpenOptions, repo
     }
     return false;
   };
+}
+
+/**
+ * The same for a manifest whose audio lies in files: one shard of all of them. The files are not looked at.
+ * @throws ManifestError (also SHARDS_EMPTY)
+ */
+export async function openFiles(options: Omit<OpenOptions, "tars"> & { manifest: ShardSpec }): Promise<OpenedDataset> {
+  const report = new TarredReport();
+  const keep = keeper({ ...options, tars: [] }, report);
+  const { onDamaged = "throw", onWarning = () => {} } = options;
+  const items: TarredItem[] = [];
+  const onError = (error: SeracError): void => {
+    if (onDamaged === "throw") throw error;
+    report.add("unusableLines", error.at ?? error.message);
+    if (onDamaged === "warn") onWarning(error.message);
+  };
+  for await (const entry of readEntries(options.manifest, { onError }))
+    if (keep(entry)) {
+      const cut = fileCutOf(entry);
+      items.push({ entry, cut, member: { name: cut.audioPath, dataOffset: 0, size: 0 } });
+    }
+  const path = manifestPaths(options.manifest)[0] as string;
+  if (items.length === 0)
+    throw new ManifestError("SHARDS_EMPTY", { at: path, message: `no utterance is left: ${report.lines().join("; ") || "the manifests are empty"}`, fix: "check the filters" });
+  return { shards: [{ path, compression: "files", items }], report };
 }
 
 /** The samples of a WebDataset tar as entries: this reads its texts, and the audio's length where no json has it. */

@@ -130,6 +130,12 @@ export function batchSizes(count: number, steps: number): number[] {
   return Array.from({ length: steps }, (_, i) => Math.floor(((i + 1) * count) / steps) - Math.floor((i * count) / steps));
 }
 
+/** Sizes of the batches of `count` utterances where there must be `steps`: `batchSize` and a rest where that gives as many, else all about the same. */
+export function batchSizesFor(count: number, batchSize: number, steps: number): number[] {
+  if (Math.ceil(count / batchSize) !== steps) return batchSizes(count, steps);
+  return Array.from({ length: steps }, (_, i) => Math.min(batchSize, count - i * batchSize));
+}
+
 /**
  * Plans an epoch. Nothing is read; all ranks that call it with the same sizes get the same plan.
  * @throws ConfigError CONFIG_BAD_VALUE; SHARDS_TOO_FEW where some rank or worker could have nothing under `even` or `repeat`

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { batchSizes, describePlan, planShards, type ShardPlan, shardStrategies } from "../../../src/data/tarred/plan.ts";
+import { batchSizesFor, describePlan, planShards, type ShardPlan, shardStrategies } from "../../../src/data/tarred/plan.ts";
 
 const shardsOf = (...sizes: number[]) => sizes.map((utterances, i) => ({ path: `audio_${i}.tar`, utterances }));
 const sizes = fc.array(fc.integer({ min: 0, max: 30 }), { minLength: 1, maxLength: 20 });
@@ -28,7 +28,7 @@ describe("planShards", () => {
         const each = plan.shares.map(({ utterances }) => utterances);
         expect(Math.max(...each) - Math.min(...each)).toBeLessThanOrEqual(1);
         for (const { utterances, steps } of plan.shares) {
-          const batches = batchSizes(utterances, steps);
+          const batches = batchSizesFor(utterances, who.batchSize, steps);
           expect(batches.reduce((a, b) => a + b, 0)).toBe(utterances);
           expect(Math.min(...batches)).toBeGreaterThan(0);
           expect(Math.max(...batches)).toBeLessThanOrEqual(Math.max(who.batchSize, 2)); // batches of one cannot always be equal in number
