@@ -1,4 +1,5 @@
 /** What training reads: manifests, with what cannot be used counted by reason, and the batches of each epoch. */
+import { SpecAugment } from "../audio/index.ts";
 import { bucketBatches, type Cut, concatenate, filterCuts, LeftOut, loadManifest, loadTarredCuts, perturbSpeed } from "../data/index.ts";
 import type { SentencePiece } from "../text/index.ts";
 import { TrainError } from "../util/errors.ts";
@@ -47,6 +48,17 @@ export function describeCuts({ cuts, duration }: Prepared): string {
   const sorted = Float64Array.from(cuts, (cut) => cut.duration).sort();
   const at = (q: number): string => String(Number((sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] as number).toPrecision(3)));
   return `${cuts.length} utterances, ${(duration / 3600).toFixed(2)} h, ${at(0)} to ${at(1)} s (median ${at(0.5)}, 95 % below ${at(0.95)})`;
+}
+
+/** What masks and warps the features of training; undefined where that is off. */
+export function specAugmentOf(options: TrainOptions): SpecAugment | undefined {
+  if (!options.enableSpecAug) return undefined;
+  return new SpecAugment({
+    timeWarpFactor: options.specAugTimeWarpFactor,
+    numFrameMasks: options.specAugNumFrameMasks,
+    maxFramesMaskFraction: options.specAugMaxFramesMaskFraction,
+    featuresMaskSize: options.specAugFeaturesMaskSize,
+  });
 }
 
 /** The batches of an epoch, from 1. The same options and epoch give the same batches. */

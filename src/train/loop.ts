@@ -1,7 +1,6 @@
 /** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
 import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { SpecAugment } from "../audio/index.ts";
 import { type Batch, type Cut, encoderFrames, LeftOut, loadBatches, minFeatureFrames, neededFrames } from "../data/index.ts";
 import {
   AsrModel,
@@ -26,8 +25,8 @@ import { autocast, Generator, keep, scope, setThreads, type Tensor } from "../to
 import { CheckpointError, TrainError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
 import { Random } from "../util/random.ts";
-import { describeCuts, epochBatches, prepareCuts } from "./data.ts";
-import { batchLoss } from "./loss.ts";
+import { describeCuts, epochBatches, prepareCuts, specAugmentOf } from "./data.ts";
+import { adjustedBatchCount, batchLoss } from "./loss.ts";
 import { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
 import { flattenState, unflattenState } from "./optimizerState.ts";
 import { checkTrainOptions, type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";
@@ -222,14 +221,7 @@ class Trainer {
     this.scheduler.stepEpoch(epoch - 1);
     const batches = epochBatches(this.trainCuts, options, epoch);
     this.model.train({ random: this.random, generator: this.generator });
-    const specAugment = options.enableSpecAug
-      ? new SpecAugment({
-          timeWarpFactor: options.specAugTimeWarpFactor,
-          numFrameMasks: options.specAugNumFrameMasks,
-          maxFramesMaskFraction: options.specAugMaxFramesMaskFraction,
-          featuresMaskSize: options.specAugFeaturesMaskSize,
-        })
-      : undefined;
+    const specAugment = specAugmentOf(options);
     const started = performance.now();
     let audioSeconds = 0;
     const loader = loadBatches(batches.slice(this.batchesDone), {
@@ -291,10 +283,8 @@ class Trainer {
     return enough;
   }
 
-  /** Schedules of regularisers move every tenth update, and depend on how much audio an update sees. */
   private setBatchCount(): void {
-    const { maxDuration, refDuration } = this.options;
-    this.model.setBatchCount((10 * Math.floor(this.b / 10) * maxDuration) / refDuration);
+    this.model.setBatchCount(adjustedBatchCount(this.b, this.options));
   }
 
   private refuse(batch: Batch, sums: LossSums): never {

@@ -21,6 +21,11 @@ export function transducerScales(b: number, { warmStep, simpleLossScale }: Pick<
   return { simple: done < 1 ? 1 - done * (1 - simpleLossScale) : simpleLossScale, pruned: done < 1 ? 0.1 + 0.9 * done : 1 };
 }
 
+/** The batch count that schedules of regularisers follow after b updates: it depends on how much audio an update sees, and moves every tenth. */
+export function adjustedBatchCount(b: number, { maxDuration, refDuration }: Pick<TrainOptions, "maxDuration" | "refDuration">): number {
+  return (10 * Math.floor(b / 10) * maxDuration) / refDuration;
+}
+
 /**
  * Forward pass and losses of a batch.
  * @param y token ids of each utterance, in the batch's order

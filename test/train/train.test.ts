@@ -1,8 +1,8 @@
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Cut } from "../../src/data/index.ts";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { type Cut, loadManifest } from "../../src/data/index.ts";
 import { Recognizer } from "../../src/decode/index.ts";
 import { serializeWav } from "../../src/formats/index.ts";
 import { averagedCheckpoint, disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
@@ -29,6 +29,26 @@ function parameters(path: string): Map<string, number[]> {
   const values = new Map(Array.from(checkpoint.model, ([key, tensor]) => [key, tensor.toArray()]));
   disposeCheckpoint(checkpoint);
   return values;
+}
+
+/** Batches of any size give the same texts, and none of several utterances has more padded seconds than allowed. */
+async function batchesWithin(recognizer: Recognizer, manifests: string[]): Promise<void> {
+  const cuts = await loadManifest(manifests);
+  const search = vi.spyOn(recognizer as unknown as { search(items: { frames: number }[]): unknown }, "search");
+  const texts: Record<string, string>[] = [];
+  for (const maxDuration of [0.1, 3, 1000]) {
+    search.mockClear();
+    const found: Record<string, string> = {};
+    for await (const { cut, transcript } of recognizer.transcribeCuts(cuts, { maxDuration })) found[cut.id] = transcript.text;
+    texts.push(found);
+    const batches = search.mock.calls.map(([items]) => ({ size: items.length, seconds: (Math.max(...items.map(({ frames }) => frames)) * items.length) / 100 }));
+    expect(batches.reduce((sum, { size }) => sum + size, 0)).toBe(cuts.length);
+    expect(batches.every(({ size, seconds }) => size === 1 || seconds <= maxDuration)).toBe(true);
+    expect(batches.length).toBe(maxDuration === 0.1 ? cuts.length : maxDuration === 1000 ? 1 : batches.length);
+  }
+  search.mockRestore();
+  expect(texts[1]).toEqual(texts[0]);
+  expect(texts[2]).toEqual(texts[0]);
 }
 
 describe("training end to end", () => {
@@ -61,6 +81,7 @@ describe("training end to end", () => {
     expect((await recognizer.transcribeSamples(samples, 8000)).text).toBe("mid low");
     expect((await recognizer.transcribeSamples(new Float32Array(100), 8000)).text).toBe("");
     expect((await recognizer.transcribeSamples(new Float32Array(0), 16000)).text).toBe("");
+    await batchesWithin(recognizer, options.validManifest as string[]);
     recognizer.dispose();
 
     const ctc = Recognizer.fromCheckpoint(averaged(), { method: "ctc-greedy-search" });
