@@ -48,6 +48,7 @@ napi_value init(napi_env env, napi_value exports) {
     exportAutograd(env, exports);
     exportRandom(env, exports);
     exportRuntime(env, exports);
+    exportProfile(env, exports);
     return exports;
   });
 }

@@ -119,5 +119,6 @@ void exportData(napi_env env, napi_value exports);
 void exportAutograd(napi_env env, napi_value exports);
 void exportRandom(napi_env env, napi_value exports);
 void exportRuntime(napi_env env, napi_value exports);
+void exportProfile(napi_env env, napi_value exports);
 
 }  // namespace serac
