@@ -22,13 +22,19 @@ export const commands: Record<string, Entry> = {
   transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
   "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },
   "manifest check": { summary: "Find what is wrong with manifests and their audio; --fix mends it", load: async () => (await import("./manifestCheck.ts")).manifestCheck },
+  "manifest convert": {
+    summary: "Convert to and from lhotse cuts and Shar, Kaldi data folders, CSV and TSV",
+    load: async () => (await import("./manifestConvert.ts")).manifestConvert,
+  },
   "manifest stats": { summary: "Hours, durations, characters, words, languages and speakers of manifests", load: async () => (await import("./manifestStats.ts")).manifestStats },
   "manifest filter": { summary: "Write the lines of manifests that fulfil conditions", load: async () => (await import("./manifestFilter.ts")).manifestFilter },
   "manifest split": { summary: "Split manifests in parts by share, hours or number, without leaks", load: async () => (await import("./manifestSplit.ts")).manifestSplit },
   "manifest merge": { summary: "Write several manifests as one", load: async () => (await import("./manifestMerge.ts")).manifestMerge },
   "manifest sample": { summary: "Write some lines of manifests, chosen at random", load: async () => (await import("./manifestSample.ts")).manifestSample },
   tar: { summary: "Convert manifests to a tarred dataset, as NeMo's script does", load: async () => (await import("./tar.ts")).tar },
+  "tar shards": { summary: "Tar some shards of a dataset whose manifests were made with --only_manifests", load: async () => (await import("./tarShards.ts")).tarShards },
   "tar verify": { summary: "Verify a tarred dataset: members, entries, durations, checksums", load: async () => (await import("./tarVerify.ts")).tarVerify },
+  "tar plan": { summary: "Say before training what each rank would read of a tarred dataset", load: async () => (await import("./tarPlan.ts")).tarPlan },
   doctor: { summary: "Say what serac found on this machine, and how to mend what is missing", load: async () => (await import("./doctor.ts")).doctor },
 };
 

@@ -62,7 +62,9 @@ export const errorCodes = {
   MANIFEST_NO_AUDIO: "A manifest line names no audio file. Accepted keys: audio_filepath, audio_filename, audio_file.",
   MANIFEST_NO_DURATION: "A manifest line has no duration, which training needs to make batches.",
   MANIFEST_NOT_AN_OBJECT: "A manifest line is valid JSON but not an object.",
+  MANIFEST_OUTPUT_EXISTS: "A folder to write to holds shards of an earlier run, among which new ones would mix. Name a new folder, or remove the old one.",
   MANIFEST_PRETTY_PRINTED: "A manifest holds one JSON value over several lines, where an object on each line is expected. `serac manifest convert --from json` writes it so.",
+  MANIFEST_SHAR_BAD: "A folder of lhotse's Shar format whose cuts and recordings do not go together: another number of shards or members, or another order.",
 
   SHARDS_ALL_DAMAGED: "A rank or worker has nothing but damaged members in its share of a tarred dataset, so that there is nothing to go on with.",
   SHARDS_BAD_PATTERN:

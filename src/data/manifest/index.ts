@@ -2,6 +2,7 @@
 export type { CanaryEmotion, CanaryExamination, CanarySlots, CanaryVersion } from "./canary.ts";
 export { canaryEmotions, examineCanary, isCanary, readCanary, writeCanary } from "./canary.ts";
 export * from "./check/index.ts";
+export * from "./convert/index.ts";
 export { cutOf, loadManifest, type ManifestOptions, readManifest } from "./cuts.ts";
 export { type EntryOptions, isSkipped, type ManifestEntry, parseEntry, readEntries } from "./entry.ts";
 export { type Condition, keyValue, parseCondition } from "./expression.ts";
