@@ -37,7 +37,7 @@ export function compressionOf(first: Uint8Array): TarCompression {
   return found;
 }
 
-/** A file read through a window that grows where much of it is wanted. */
+/** A file read through a window, which is filled where it holds several of the places that are read. */
 class FileSource implements TarSource {
   readonly seekable = true;
   position = 0;
@@ -48,14 +48,14 @@ class FileSource implements TarSource {
   private lent = false; // parts of the window are the caller's: the next bytes get a window of their own
   private start = 0;
   private filled = 0;
-  private ahead: number; // less where most of the file is passed over, more where it is read on
+  private last = 0;
+  private stride = 0; // how far apart the places are that are read: the window is only filled where it holds several
 
   constructor(file: FileHandle, path: string, size: number, window: number) {
     this.file = file;
     this.path = path;
     this.size = size;
     this.buffer = Buffer.allocUnsafe(Math.max(512, Math.min(window, size)));
-    this.ahead = this.buffer.length;
   }
 
   private async read(into: Buffer, position: number): Promise<number> {
@@ -75,12 +75,16 @@ class FileSource implements TarSource {
   async take(count: number): Promise<Buffer> {
     const wanted = Math.max(0, Math.min(count, this.size - this.position));
     if (wanted > this.buffer.length) return this.takeOwn(count);
+    this.stride = (this.stride + this.position - this.last) / 2;
+    this.last = this.position;
     if (this.position < this.start || this.position + wanted > this.start + this.filled) {
-      this.ahead = this.position > this.start + this.filled ? Math.max(2048, this.ahead >> 2) : Math.min(this.buffer.length, this.ahead << 1);
       this.start = this.position;
       if (this.lent) this.buffer = Buffer.allocUnsafeSlow(this.buffer.length);
       this.lent = false;
-      this.filled = await this.read(this.buffer.subarray(0, Math.min(this.buffer.length, Math.max(this.ahead, wanted), this.size - this.position)), this.position);
+      this.filled = await this.read(
+        this.buffer.subarray(0, Math.min(this.buffer.length, Math.max(2 * this.stride <= this.buffer.length ? this.buffer.length : 2048, wanted), this.size - this.position)),
+        this.position,
+      );
     }
     const from = this.position - this.start;
     const bytes = this.buffer.subarray(from, Math.min(from + wanted, this.filled));
