@@ -59,6 +59,15 @@ describe("readTar", () => {
       ).toEqual(odd);
   });
 
+  test("headers of version 7, without a magic, are read", async () => {
+    const bytes = archive([{ name: "a.wav", data: "A" }], "ustar");
+    bytes.fill(0, 257, 512); // magic, owners' names and prefix came later
+    bytes.fill(0x20, 148, 156);
+    const sum = bytes.subarray(0, 512).reduce((total, byte) => total + byte, 0);
+    bytes.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");
+    expect(brief(await read(bytes))).toEqual([["a.wav", "A"]]);
+  });
+
   test("any members in any chunks, plain or gzip, come back in order", async () => {
     const specs = fc.array(fc.record({ name: fc.stringMatching(/^[a-z0-9/_.]{1,120}$/), data: fc.uint8Array({ maxLength: 3000 }) }), { maxLength: 8 });
     await fc.assert(
