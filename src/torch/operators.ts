@@ -148,6 +148,7 @@ export const own: readonly string[] = [
   "activation_dropout_linear",
   "balancer",
   "bias_norm",
+  "bmm",
   "depthwise_conv1d",
   "depthwise_conv2d",
   "dropout_shared",

@@ -31,6 +31,7 @@ void registerActivationDropoutLinear(torch::Library& m);
 void registerMutualInformation(torch::Library& m);
 void registerDepthwise(torch::Library& m);
 void registerScaledAdam(torch::Library& m);
+void registerBmm(torch::Library& m);
 
 // Our kernels choose their own precision, forward and backward alike: nothing inside one is to be recast.
 struct NoAutocast {

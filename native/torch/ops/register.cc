@@ -18,6 +18,7 @@ void registerOperators() {
   registerMutualInformation(operators);
   registerDepthwise(operators);
   registerScaledAdam(operators);
+  registerBmm(operators);
 }
 
 }  // namespace serac

@@ -1,5 +1,5 @@
 import { Balancer, expectChannels, type Init, Linear, Module, type Schedule, ScheduledFloat, scheduled, Whiten, whiteningLimit } from "../../nn/index.ts";
-import { callOperator, ops, type Tensor } from "../../torch/index.ts";
+import { ops, type Tensor } from "../../torch/index.ts";
 
 /** Options of AttentionWeights. */
 export interface AttentionWeightsOptions extends Init {
@@ -57,23 +57,22 @@ export class AttentionWeights extends Module {
     const key = this.training ? this.whitenKeys.forward(this.balanceKeys.forward(projectedKey)) : projectedKey;
     const q = query.reshape([frames, batch * heads, queryHeadDim]).transpose(0, 1); // (N h, T, d)
     const k = key.reshape([frames, batch * heads, queryHeadDim]).permute([1, 2, 0]); // (N h, d, T)
-    let scores = position ? (callOperator("aten::baddbmm_", [this.positionScores(position, posEmb), q, k]) as Tensor) : q.bmm(k);
+    let scores = ops.bmm(q, k, position && this.positionScores(position, posEmb));
     if (this.training && this.random.uniform() < 0.1) scores = ops.penalizeAbsValuesGt(scores, 25, 1e-4);
     // -1000 in place of minus infinity: a row without any source must not become NaN
     if (mask) scores = scores.maskedFill_(mask, -1000);
     return ops.softmax(scores, -1);
   }
 
-  /** @param position (T, N, h p) @returns (N h, T, T): element (i, j) is that of the offset j - i */
+  /** @param position (T, N, h p) @returns (N, h, T, T), a view: element (i, j) is that of the offset j - i */
   private positionScores(position: Tensor, posEmb: Tensor): Tensor {
     const { heads, posHeadDim } = this;
     const [frames, batch] = position.shape as [number, number];
     const offsets = 2 * frames - 1;
     const encoding = this.linearPos.forward(posEmb).view([offsets, heads, posHeadDim]).permute([1, 2, 0]); // (h, p, 2 T - 1)
     const p = position.reshape([frames * batch, heads, posHeadDim]).transpose(0, 1); // (h, T N, p)
-    const byOffset = p.bmm(encoding); // (h, T N, 2 T - 1)
+    const byOffset = ops.bmm(p, encoding); // (h, T N, 2 T - 1)
     // Row (i, n) starts at offset -i, which is column T - 1 - i: one target frame later starts one column earlier.
-    const shifted = byOffset.asStrided([batch, heads, frames, frames], [offsets, frames * batch * offsets, batch * offsets - 1, 1], frames - 1);
-    return shifted.reshape([batch * heads, frames, frames]);
+    return byOffset.asStrided([batch, heads, frames, frames], [offsets, frames * batch * offsets, batch * offsets - 1, 1], frames - 1);
   }
 }

@@ -1,5 +1,5 @@
 import { Balancer, expectChannels, type Init, Linear, Module, ScheduledFloat, Whiten, whiteningLimit } from "../../nn/index.ts";
-import type { Tensor } from "../../torch/index.ts";
+import { ops, type Tensor } from "../../torch/index.ts";
 
 /**
  * Attention of gated values: (weights @ (x * tanh(s))) * y, the three from one projection.
@@ -39,7 +39,7 @@ export class NonlinAttention extends Module {
     const { hidden } = this;
     const [s, values, y] = this.inProj.forwardParts(x, [hidden, hidden, hidden]) as [Tensor, Tensor, Tensor];
     const gated = this.whiten1.forward(values).mul(this.balancer.forward(s).tanh());
-    const attended = weights.bmm(gated.transpose(0, 1)).transpose(0, 1); // (T, N, H)
+    const attended = ops.bmm(weights, gated.transpose(0, 1)).transpose(0, 1); // (T, N, H)
     return this.whiten2.forward(this.outProj.forward(y.mul(attended)));
   }
 }

@@ -1,5 +1,5 @@
 import { expectChannels, type Init, Linear, Module, Whiten, whiteningLimit } from "../../nn/index.ts";
-import type { Tensor } from "../../torch/index.ts";
+import { ops, type Tensor } from "../../torch/index.ts";
 
 /** Values and output of self-attention; the weights are given. Source: icefall zipformer/zipformer.py (SelfAttention). */
 export class SelfAttention extends Module {
@@ -29,7 +29,7 @@ export class SelfAttention extends Module {
       .forward(x)
       .view([frames, batch * heads, valueHeadDim])
       .transpose(0, 1); // (N h, T, d)
-    const attended = weights.bmm(values); // (N h, T, d)
+    const attended = ops.bmm(weights, values); // (N h, T, d)
     const joined = attended.transpose(0, 1).reshape([frames, batch, heads * valueHeadDim]);
     return this.whiten.forward(this.outProj.forward(joined));
   }

@@ -6,6 +6,7 @@ import { type Tensor } from "../tensor.ts";
 const op_activation_dropout_linear = operator("serac::activation_dropout_linear");
 const op_balancer = operator("serac::balancer");
 const op_bias_norm = operator("serac::bias_norm");
+const op_bmm = operator("serac::bmm");
 const op_depthwise_conv1d = operator("serac::depthwise_conv1d");
 const op_depthwise_conv2d = operator("serac::depthwise_conv2d");
 const op_dropout_shared = operator("serac::dropout_shared");
@@ -37,6 +38,11 @@ export function balancer(x: Tensor, minMean: number, maxMean: number, minRms: nu
 /** serac::bias_norm(Tensor x, Tensor bias, Tensor log_scale, int channel_dim=-1) -> Tensor */
 export function biasNorm(x: Tensor, bias: Tensor, logScale: Tensor, channelDim?: number): Tensor {
   return invoke(op_bias_norm, x, bias, logScale, channelDim) as Tensor;
+}
+
+/** serac::bmm(Tensor a, Tensor b, Tensor? add=None) -> Tensor */
+export function bmm(a: Tensor, b: Tensor, add?: Tensor | null): Tensor {
+  return invoke(op_bmm, a, b, add) as Tensor;
 }
 
 /** serac::depthwise_conv1d(Tensor x, Tensor weight, Tensor? bias, int left, int right) -> Tensor */
