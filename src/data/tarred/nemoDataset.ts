@@ -120,6 +120,7 @@ function chained(
     steps: mine,
     datasets,
     async *batches(epoch = 0) {
+      if (mine === 0) return; // drop_last, and some rank has no full batch
       const order = bucketOrder(config.bucketingStrategy, expanded.length, epoch, seed, rank);
       const seen = new Map<TarredDataset, number>();
       let batch: TarredUtterance[] = [];

@@ -181,6 +181,8 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
   const report = new TarredReport();
   const paths = localPaths(tars, "tarred_audio_filepaths");
   const keep = keeper(options, report);
+  // They take part in the matching all the same: their members are not without an entry.
+  const filtered = new Set<ManifestEntry>();
   const listings = async (): Promise<Listing[]> => eachOf(paths, 4, (path) => list(path, options, report, onWarning));
   let shards: TarredShard[];
   if (manifest === undefined) {
@@ -206,7 +208,10 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
         report.add("unusableLines", error.at ?? error.message);
         if (options.onDamaged === "warn") onWarning(error.message);
       };
-      for await (const entry of readEntries([path], { onError, needDuration: false })) if (keep(entry)) entries.push(entry);
+      for await (const entry of readEntries([path], { onError, needDuration: false })) {
+        if (!keep(entry)) filtered.add(entry);
+        entries.push(entry);
+      }
       return entries;
     };
     if (manifestOf) {
@@ -236,7 +241,7 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
         for (const { member, entries } of matchEntries(candidates, named(rest)).pairs) {
           for (const { entry } of entries) {
             found.add(entry);
-            if (entry.shardId !== undefined) report.add("misplaced", entry.origin);
+            if (entry.shardId !== undefined && !filtered.has(entry)) report.add("misplaced", entry.origin);
           }
           entriesOf.set(member, [...(entriesOf.get(member) ?? []), ...entries.map(({ entry }) => entry)]);
         }
@@ -246,15 +251,16 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
       const items: TarredItem[] = [];
       for (const member of candidates) {
         const entries = entriesOf.get(member);
-        if (entries) items.push(...entries.map((entry): TarredItem => ({ entry, member, cut: cutOf(entry, path, member) })));
-        else report.add(names.has(normalName(member.name)) ? "duplicateMembers" : "membersWithoutEntry", `${path}:${member.name}`);
+        if (entries) {
+          for (const entry of entries) if (!filtered.has(entry)) items.push({ entry, member, cut: cutOf(entry, path, member) });
+        } else report.add(names.has(normalName(member.name)) ? "duplicateMembers" : "membersWithoutEntry", `${path}:${member.name}`);
         names.add(normalName(member.name));
       }
       // Links may stand away from their data: utterances are read in the order of the bytes.
       items.sort((a, b) => a.member.dataOffset - b.member.dataOffset);
       return { path, compression, items };
     });
-    for (const entry of single ? rest : orphans) report.add("entriesWithoutMember", entry.origin);
+    for (const entry of single ? rest : orphans) if (!filtered.has(entry)) report.add("entriesWithoutMember", entry.origin);
     return shards;
   }
 }

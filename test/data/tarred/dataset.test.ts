@@ -170,11 +170,7 @@ describe("tarredDataset", () => {
     const { tars, manifest } = writeDataset(fresh(), shards);
     const dataset = await tarredDataset({ manifest, tars, minDuration: 0.1, maxDuration: 0.2, ...silent });
     expect(dataset.length).toBe(2);
-    expect(dataset.report.lines()).toEqual([
-      expect.stringMatching(/^1 entries shorter than minDuration/),
-      expect.stringMatching(/^1 entries longer than maxDuration/),
-      expect.stringMatching(/^2 members without an entry/),
-    ]);
+    expect(dataset.report.lines()).toEqual([expect.stringMatching(/^1 entries shorter than minDuration/), expect.stringMatching(/^1 entries longer than maxDuration/)]);
     expect(texts(await all({ manifest, tars, filter: ({ text }) => text === "u3" }))).toEqual(["u3"]);
     expect(texts(await all({ manifest, tars, maxUtts: 2 }))).toEqual(["u0", "u1"]);
     await expect(all({ manifest, tars, minDuration: 5 })).rejects.toMatchObject({ code: "SHARDS_EMPTY", message: expect.stringContaining("4 entries shorter than minDuration") });
@@ -320,7 +316,7 @@ describe("ranks, workers and epochs", () => {
           }
         },
       ),
-      { numRuns: 25 },
+      { numRuns: 15 },
     );
   });
 
