@@ -18,9 +18,9 @@ export async function distort(samples: Float32Array, random: Random): Promise<Fl
   // Higher and faster, or lower and slower: the resonances move with the pitch, as between small and large people.
   const speed = Math.exp(0.1 * Math.max(-2, Math.min(2, random.normal())));
   let x = await resample(samples, Math.round(sampleRate * speed), rate);
-  if (random.uniform() < 0.5) x = room(x, rate, random);
-  if (random.uniform() < 0.7) equalize(x, rate, random);
-  if (random.uniform() < 0.85) x = noise(x, random);
+  if (random.uniform() < 0.25) x = room(x, rate, random);
+  if (random.uniform() < 0.5) equalize(x, rate, random);
+  if (random.uniform() < 0.5) x = noise(x, random);
   if (narrow) x = await resample(telephone(x, random), 8000, sampleRate);
   return setLevel(x, random);
 }
@@ -66,9 +66,9 @@ function equalize(x: Float32Array, rate: number, random: Random): void {
 /** Half a minute of each colour, the same in every worker. */
 const noises = (["white", "pink", "brown"] as const).map((color, i) => coloredNoise(2 ** 18, color, new Random(i)));
 
-/** Steady noise 5 to 45 dB under the voice. */
+/** Steady noise 10 to 45 dB under the voice. */
 function noise(samples: Float32Array, random: Random): Float32Array {
-  return addRandomNoise(samples, random.choice(noises), { low: 5, high: 45 }, random);
+  return addRandomNoise(samples, random.choice(noises), { low: 10, high: 45 }, random);
 }
 
 /** Often little under 300 Hz, and sometimes the 8-bit code of telephone lines (G.711). In place, at 8 kHz. */

@@ -39,7 +39,7 @@ export interface PlanOptions {
 const sizes = { valid: 200, testSyntheticPerVoice: 140, testHuman: 100 } as const;
 const usesPerTake = 3; // a spoken string is heard over three paths
 const secondsPerUtterance = 2.4;
-const wordShare = 0.25; // of the hours, in single words, from which a network learns first what the words are
+const wordShare = 0.35; // of the hours, in single words, from which a network learns first what the words are
 const secondsPerWord = 0.65;
 
 /** Draws a plan. Strings of three and more digits that a test or validation set holds are never trained on. */
