@@ -1,5 +1,5 @@
 /** Files that appear whole or not at all: written beside their place, then renamed over it. */
-import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 
@@ -16,6 +16,23 @@ export function removeQuietly(path: string): void {
     rmSync(path, { force: true });
   } catch {
     // The error that led here matters more.
+  }
+}
+
+/**
+ * Makes a folder and those above it. Node's own recursive mkdir never returns where a file system refuses with ENOENT, as /proc does.
+ * @throws what the system says
+ */
+export function makeFolder(path: string): void {
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    if (!isErrnoException(error)) throw error;
+    if (error.code === "EEXIST" && statSync(path).isDirectory()) return;
+    const above = dirname(path);
+    if (error.code !== "ENOENT" || above === path || existsSync(above)) throw error;
+    makeFolder(above);
+    mkdirSync(path);
   }
 }
 
@@ -40,7 +57,7 @@ export function writeFully(fd: number, bytes: Uint8Array): void {
 export function writeAtomically(path: string, write: (fd: number) => void): void {
   const temporary = temporaryPath(path);
   try {
-    mkdirSync(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     const fd = openSync(temporary, "w");
     try {
       write(fd);

@@ -69,9 +69,9 @@ export function pairShards(manifests: readonly string[], tars: readonly string[]
  * Entries by tar, for one manifest over all tars. `shard_id` is compared with the numbers in the tars' names; where all of them are off by the
  * same amount (ids from 0, names from 1) they are shifted. Entries without an id, or with one that is no tar's, are in `loose`: their names decide.
  */
-export function groupByShard(entries: readonly ManifestEntry[], tars: readonly string[]): { groups: ManifestEntry[][]; loose: ManifestEntry[]; shift: number } {
-  const groups: ManifestEntry[][] = tars.map(() => []);
-  const loose: ManifestEntry[] = [];
+export function groupByShard<E extends Pick<ManifestEntry, "shardId">>(entries: readonly E[], tars: readonly string[]): { groups: E[][]; loose: E[]; shift: number } {
+  const groups: E[][] = tars.map(() => []);
+  const loose: E[] = [];
   const numbers = tars.map(shardNumber);
   const unique = new Set(numbers).size === numbers.length && !numbers.includes(undefined);
   const ids = [...new Set(entries.flatMap(({ shardId }) => shardId ?? []))];
@@ -85,7 +85,7 @@ export function groupByShard(entries: readonly ManifestEntry[], tars: readonly s
   for (const entry of entries) {
     const place = unique && entry.shardId !== undefined ? places.get(entry.shardId + shift) : undefined;
     if (place === undefined) loose.push(entry);
-    else (groups[place] as ManifestEntry[]).push(entry);
+    else (groups[place] as E[]).push(entry);
   }
   return { groups, loose, shift };
 }

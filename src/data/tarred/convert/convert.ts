@@ -3,9 +3,9 @@
  * A conversion that was ended in any way goes on when it is called again; no file of a dataset is ever half written under its name.
  */
 import { createHash, randomInt } from "node:crypto";
-import { existsSync, mkdirSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { fileError, removeQuietly, writeAtomically, writeFileAtomic, writeFully } from "../../../formats/atomic.ts";
+import { fileError, makeFolder, removeQuietly, writeAtomically, writeFileAtomic, writeFully } from "../../../formats/atomic.ts";
 import { ConfigError, ManifestError } from "../../../util/errors.ts";
 import { parseOptions } from "../../../util/options.ts";
 import { packageRoot } from "../../../util/paths.ts";
@@ -62,7 +62,8 @@ export interface ConvertReport {
   bins: number[];
 }
 
-const version = (): string => (JSON.parse(readFileSync(join(packageRoot, "package.json"), "utf8")) as { version: string }).version;
+/** serac's own version. */
+export const version = (): string => (JSON.parse(readFileSync(join(packageRoot, "package.json"), "utf8")) as { version: string }).version;
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`;
 
 /** What the dataset's shards start from: nothing, or an earlier version. */
@@ -201,7 +202,15 @@ class Conversion {
     const { minDuration, maxDuration, sliceWithOffset, dryRun, keepFilesTogether } = this.options;
     const { signal } = this.listener;
     const spool = dryRun ? undefined : (index: number) => this.journal.spool(index);
-    return planConversion(paths, { minDuration, maxDuration, needOffset: sliceWithOffset, groups: keepFilesTogether && !dryRun, spool, digests: !dryRun, signal });
+    return planConversion(paths, {
+      minDuration,
+      maxDuration,
+      needOffset: sliceWithOffset,
+      groups: keepFilesTogether && !dryRun ? "file" : undefined,
+      spool,
+      digests: !dryRun,
+      signal,
+    });
   }
 
   private sizes(count: number): { sizes: number[]; dropped: number } {
@@ -309,7 +318,7 @@ class Conversion {
     const { options, listener, base } = this;
     if (!options.dryRun) {
       try {
-        mkdirSync(this.target, { recursive: true });
+        makeFolder(this.target);
       } catch (error) {
         throw fileError(this.target, "write", error);
       }
@@ -382,6 +391,7 @@ class Conversion {
       forceSamplingRate: options.forceSamplingRate,
       onlyManifests: options.onlyManifests,
       deterministicHeaders: options.deterministicHeaders,
+      named: false,
       distinct,
     };
     const results: ShardResult[] = [];

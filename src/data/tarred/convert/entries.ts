@@ -57,8 +57,11 @@ export class EntryReader {
     return this.rows.offsets.length;
   }
 
-  /** @throws FormatError FILE_MISSING, FILE_UNREADABLE, FILE_CHANGED where the manifest is not what it was */
-  read(i: number): Entry {
+  /**
+   * @param resolve false leaves the path as the manifest writes it
+   * @throws FormatError FILE_MISSING, FILE_UNREADABLE; ManifestError TARRED_BAD_ENTRY where the manifest is not what it was
+   */
+  read(i: number, { resolve = true }: { resolve?: boolean } = {}): Entry {
     const { manifests, lines, sources } = this.rows;
     const source = sources[i] as number;
     const { path } = manifests[source] as PlannedManifest;
@@ -75,7 +78,7 @@ export class EntryReader {
     const given = key === undefined ? undefined : object.get(key);
     if (typeof given !== "string" || key === undefined)
       throw new ManifestError("TARRED_BAD_ENTRY", { at, message: "the manifest has changed since it was planned", fix: "start again" });
-    const resolved = resolveForTar(given, path);
+    const resolved = resolve ? resolveForTar(given, path) : given;
     const audio = resolved ?? given;
     object.set(key, audio);
     if (key !== "audio_filepath") object.set("audio_filepath", audio);

@@ -3,9 +3,9 @@
  * It lies inside of the target and goes away when the conversion is complete.
  */
 import { createHash } from "node:crypto";
-import { appendFileSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, rmSync, statSync, writeSync } from "node:fs";
+import { appendFileSync, closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { fileError, writeFully } from "../../../formats/atomic.ts";
+import { fileError, makeFolder, writeFully } from "../../../formats/atomic.ts";
 import { ManifestError } from "../../../util/errors.ts";
 import type { Spool } from "./plan.ts";
 import type { ShardResult } from "./shard.ts";
@@ -66,7 +66,7 @@ export class Journal {
   /** Begins anew. @throws FormatError FILE_UNWRITABLE */
   begin(head: JournalHead): void {
     try {
-      mkdirSync(this.folder, { recursive: true });
+      makeFolder(this.folder);
       const fd = openSync(this.path, "w");
       writeSync(fd, `${JSON.stringify(head)}\n`);
       closeSync(fd);
@@ -88,7 +88,7 @@ export class Journal {
   spool(index: number): Spool {
     const path = join(this.folder, `input-${index}.jsonl`);
     try {
-      mkdirSync(this.folder, { recursive: true });
+      makeFolder(this.folder);
       const fd = openSync(path, "w");
       return { path, write: (bytes) => writeFully(fd, bytes), close: () => closeSync(fd) };
     } catch (error) {
@@ -107,9 +107,9 @@ export class Journal {
 /**
  * Looks whether a shard that the journal calls finished is still what was written: its tar file by size and SHA-256, its manifest by size.
  */
-export function isIntact(result: ShardResult, tarPath: string, manifestPath: string): boolean {
+export function isIntact(result: Pick<ShardResult, "tar" | "manifestBytes">, tarPath: string, manifestPath: string | undefined): boolean {
   const size = (path: string) => statSync(path, { throwIfNoEntry: false })?.size;
-  if (size(manifestPath) !== result.manifestBytes) return false;
+  if (manifestPath !== undefined && size(manifestPath) !== result.manifestBytes) return false;
   if (result.tar === undefined) return true;
   return size(tarPath) === result.tar.bytes && digestFile(tarPath) === result.tar.sha256;
 }

@@ -36,7 +36,7 @@ export interface ConversionPlan {
   lines: Uint32Array;
   /** Which manifest. */
   sources: Uint16Array;
-  /** With `groups`: which audio file, numbered in the order in which they came. */
+  /** With `groups`: which audio file, numbered in the order in which they came; or the shard_id. */
   groups: Uint32Array | undefined;
   keptSeconds: number;
   filteredCount: number;
@@ -51,8 +51,8 @@ export interface PlanOptions {
   maxDuration?: number | undefined;
   /** Every line must have an offset. */
   needOffset?: boolean;
-  /** Number the audio files. */
-  groups?: boolean;
+  /** Number the audio files, or take the numbers of shards. */
+  groups?: "file" | "shard" | undefined;
   /** Where uncompressed copies of manifests go that cannot be read at an offset; undefined where no line will be read again. */
   spool?: ((index: number) => Spool) | undefined;
   /** False where nobody asks for the manifests' SHA-256. */
@@ -154,7 +154,7 @@ function parseLine(text: string, at: string): Record<string, unknown> {
  */
 export async function planConversion(paths: readonly string[], options: PlanOptions = {}): Promise<ConversionPlan> {
   const { minDuration, maxDuration, needOffset = false, digests = true } = options;
-  const rows = new Rows(options.groups ?? false);
+  const rows = new Rows(options.groups !== undefined);
   const manifests: PlannedManifest[] = [];
   const files = new Map<string, number>();
   const totals = { keptSeconds: 0, filteredCount: 0, filteredSeconds: 0 };
@@ -181,7 +181,12 @@ export async function planConversion(paths: readonly string[], options: PlanOpti
       return;
     }
     let group = 0;
-    if (rows.groups) {
+    if (options.groups === "shard") {
+      const id = entry["shard_id"];
+      if (!Number.isSafeInteger(id) || (id as number) < 0 || (id as number) >= 2 ** 32)
+        throw bad(id === undefined ? 'no "shard_id"' : `"shard_id" is ${JSON.stringify(id)}, expected a whole number`, "give the manifest of a tarred dataset");
+      group = id as number;
+    } else if (rows.groups) {
       const path = resolveForTar(audio, manifests[source]?.path as string) ?? audio;
       group = files.get(path) ?? files.size;
       if (group === files.size) files.set(path, group);

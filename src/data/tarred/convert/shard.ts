@@ -1,8 +1,8 @@
 /** Makes one shard: its tar file, written beside and renamed, and its lines of the manifest. */
-import { closeSync, mkdirSync, openSync, renameSync, statSync } from "node:fs";
+import { closeSync, openSync, renameSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
-import { fileError, removeQuietly, writeFully } from "../../../formats/atomic.ts";
+import { fileError, makeFolder, removeQuietly, writeFully } from "../../../formats/atomic.ts";
 import { dumpPython, type PyObject } from "../../../formats/pythonJson.ts";
 import { hasEscapedBytes, toFsPath } from "../../../formats/surrogateEscape.ts";
 import { type TarSummary, TarWriter } from "../../../formats/tar/write.ts";
@@ -20,6 +20,8 @@ export interface ShardSettings {
   forceSamplingRate: number | undefined;
   onlyManifests: boolean;
   deterministicHeaders: boolean;
+  /** The entries are those of an `onlyManifests` dataset: named already, with their sources in abs_audio_filepath and source_audio_offset. */
+  named: boolean;
   /** Paths (`pathKey`) whose flattened name another one has. */
   distinct: readonly string[];
 }
@@ -82,6 +84,28 @@ class ShardMaker {
   constructor(job: ShardJob) {
     this.job = job;
     this.distinct = new Set(job.settings.distinct);
+  }
+
+  /** What an entry of a dataset without tar files asks for. @returns undefined for a repeated file */
+  restore(values: PyObject, at: string): { name: string; audio: string; encode: EncodeStep | undefined } | undefined {
+    const { sliceWithOffset: slice, forceCodec, forceSamplingRate } = this.job.settings;
+    const name = values.get("audio_filepath") as string;
+    const audio = values.get("abs_audio_filepath");
+    const bad = (key: string) => new ManifestError("TARRED_BAD_ENTRY", { at, message: `no "${key}"`, fix: "make the manifests with: serac tar --only_manifests" });
+    if (typeof audio !== "string") throw bad("abs_audio_filepath");
+    const repeat = /^(.+)-sub\d+(\.[^.]+)?$/s.exec(name);
+    this.lines.push(`${dumpPython(values)}\n`);
+    if (this.names.has(name) || (repeat !== null && this.names.has(`${repeat[1]}${repeat[2] ?? ""}`))) return undefined;
+    this.names.add(name);
+    const transcodes = slice || (forceCodec !== undefined && !audio.endsWith(`.${forceCodec}`));
+    if (!transcodes && forceSamplingRate === undefined) return { name, audio, encode: undefined };
+    const step: EncodeStep = { codec: forceCodec ?? codecOfName(audio), always: transcodes, offset: undefined, duration: undefined, sampleRate: forceSamplingRate };
+    if (slice) {
+      step.offset = seconds(values.get("source_audio_offset"));
+      step.duration = seconds(values.get("duration"));
+      if (!(step.offset >= 0)) throw bad("source_audio_offset");
+    }
+    return { name, audio, encode: step };
   }
 
   /** Names the member of an entry, and writes the entry's line. @returns what to store; undefined for a repeated file */
@@ -211,9 +235,10 @@ export async function makeShard(job: ShardJob, onEntries: (count: number) => voi
     };
     let reported = 0;
     for (let i = 0; i < reader.count; i++) {
-      const { values, audio, at } = reader.read(i);
-      const member = maker.plan(values, audio, at);
+      const { values, audio: given, at } = reader.read(i, { resolve: !settings.named });
+      const member: { name: string; audio?: string; encode: EncodeStep | undefined } | undefined = settings.named ? maker.restore(values, at) : maker.plan(values, given, at);
       if (member !== undefined) {
+        const audio = member.audio ?? given;
         if (member.encode === undefined && pending.length === 0) {
           try {
             writer?.addFile(audio, member.name);
@@ -263,7 +288,7 @@ export async function makeShard(job: ShardJob, onEntries: (count: number) => voi
 }
 
 function writeManifest({ manifestPath, temporaryManifest }: ShardJob, bytes: Buffer): void {
-  mkdirSync(dirname(manifestPath), { recursive: true });
+  makeFolder(dirname(manifestPath));
   const fd = openSync(temporaryManifest, "w");
   try {
     writeFully(fd, bytes);
