@@ -113,6 +113,9 @@ export function datasetOf({ shards, report }: OpenedDataset, options: DatasetOpt
   );
 }
 
+/** The member's name, or the file's path. */
+const nameOf = ({ cut }: TarredItem): string => cut.member?.name ?? cut.audioPath;
+
 type DatasetOptions = Omit<TarredOptions, "manifest" | "tars">;
 
 class Dataset implements TarredDataset {
@@ -217,7 +220,7 @@ class Dataset implements TarredDataset {
   }
 
   private async again(read: Read): Promise<TarredUtterance> {
-    this.report.add("repeated", `${read.shard.path}:${read.item.member.name}`);
+    this.report.add("repeated", `${read.shard.path}:${nameOf(read.item)}`);
     const done = await this.finish(read);
     if ("error" in done) throw done.error;
     return { ...done.utterance, repeated: true };
@@ -228,7 +231,7 @@ class Dataset implements TarredDataset {
     const { item, shard, bytes, repeated } = read;
     try {
       const audio = this.options.decode === false ? undefined : await this.convert(await readCutAudio(item.cut, shard.compression === "files" ? undefined : bytes), item.cut);
-      return { read, utterance: { cut: item.cut, entry: item.entry.value, shard: shard.path, member: item.member.name, bytes, audio, repeated } };
+      return { read, utterance: { cut: item.cut, entry: item.value, shard: shard.path, member: nameOf(item), bytes, audio, repeated } };
     } catch (error) {
       if (!(error instanceof SeracError)) throw error;
       return { ...read, error };

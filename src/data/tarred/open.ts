@@ -17,6 +17,7 @@ import type { Cut } from "../cut.ts";
 import { cutOf as fileCutOf } from "../manifest/cuts.ts";
 import { type ManifestEntry, readEntries } from "../manifest/entry.ts";
 import { manifestPaths } from "../manifest/inputs.ts";
+import type { ManifestObject } from "../manifest/lines.ts";
 import { datasetSpecs, expandShards, type ShardSpec } from "../shards.ts";
 import { matchEntries, normalName } from "./match.ts";
 import { groupByShard, pairShards } from "./pairing.ts";
@@ -47,11 +48,14 @@ export interface OpenOptions {
 
 /** An entry whose audio was found. */
 export interface TarredItem {
-  entry: ManifestEntry;
+  /** Its `member` is where the bytes lie; undefined where the audio is a file. */
   cut: Cut;
-  /** Its name, and where its bytes lie; for files their path alone. */
-  member: Pick<TarMember, "name" | "dataOffset" | "size">;
+  /** The manifest's line, as it is. */
+  value: ManifestObject;
 }
+
+/** Where an item's bytes begin; 0 for files. */
+export const offsetOf = ({ cut }: TarredItem): number => cut.member?.offset ?? 0;
 
 /** A tar and what is read of it, in its order. */
 export interface TarredShard {
@@ -128,17 +132,24 @@ async function list(path: string, { index, onDamaged = "throw" }: OpenOptions, r
   return { path, compression, members };
 }
 
-/** Runs at most `width` at a time; results in order. */
+/** Runs at most `width` at a time; results in order. Of several failures the first in the list is thrown, whichever came first in time. */
 async function eachOf<T, R>(items: readonly T[], width: number, work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = new Array<R>(items.length);
+  const failures: { at: number; error: unknown }[] = [];
   let next = 0;
   const run = async (): Promise<void> => {
-    while (next < items.length) {
-      const i = next++;
-      results[i] = await work(items[i] as T);
+    while (next < items.length && failures.length === 0) {
+      const at = next++;
+      try {
+        results[at] = await work(items[at] as T);
+      } catch (error) {
+        failures.push({ at, error });
+      }
     }
   };
   await Promise.all(Array.from({ length: Math.min(width, items.length) }, run));
+  const [first] = failures.sort((a, b) => a.at - b.at);
+  if (first) throw first.error;
   return results;
 }
 
@@ -252,12 +263,12 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
       for (const member of candidates) {
         const entries = entriesOf.get(member);
         if (entries) {
-          for (const entry of entries) if (!filtered.has(entry)) items.push({ entry, member, cut: cutOf(entry, path, member) });
+          for (const entry of entries) if (!filtered.has(entry)) items.push({ cut: cutOf(entry, path, member), value: entry.value });
         } else report.add(names.has(normalName(member.name)) ? "duplicateMembers" : "membersWithoutEntry", `${path}:${member.name}`);
         names.add(normalName(member.name));
       }
       // Links may stand away from their data: utterances are read in the order of the bytes.
-      items.sort((a, b) => a.member.dataOffset - b.member.dataOffset);
+      items.sort((a, b) => offsetOf(a) - offsetOf(b));
       return { path, compression, items };
     });
     for (const entry of single ? rest : orphans) if (!filtered.has(entry)) report.add("entriesWithoutMember", entry.origin);
@@ -311,7 +322,7 @@ export async function openFiles(options: Omit<OpenOptions, "tars"> & { manifest:
   for await (const entry of readEntries(options.manifest, { onError }))
     if (keep(entry)) {
       const cut = fileCutOf(entry);
-      items.push({ entry, cut, member: { name: cut.audioPath, dataOffset: 0, size: 0 } });
+      items.push({ cut, value: entry.value });
     }
   const path = manifestPaths(options.manifest)[0] as string;
   if (items.length === 0)
@@ -355,7 +366,7 @@ async function openWebdataset(
     try {
       const bytes = { json: json && texts.get(json.headerOffset), text: text && texts.get(text.headerOffset) };
       const entry = sampleEntry(sample, path, bytes, duration);
-      if (keep(entry)) items.push({ entry, member: audio, cut: cutOf(entry, path, audio) });
+      if (keep(entry)) items.push({ cut: cutOf(entry, path, audio), value: entry.value });
     } catch (error) {
       if (!(error instanceof SeracError)) throw error;
       damage(error, onDamaged, report, onWarning);

@@ -1,10 +1,9 @@
 /** Reads the members of planned utterances: in their order by large reads, or one by one; damage comes out as a value, not as an exception. */
 import { openTarSource, readTarSource, type TarSource } from "../../formats/tar/index.ts";
-import { FormatError, SeracError } from "../../util/errors.ts";
+import { FormatError, internal, SeracError } from "../../util/errors.ts";
 import type { Random } from "../../util/random.ts";
-import { readMember } from "../audioSource.ts";
-import type { Cut } from "../cut.ts";
-import type { TarredItem, TarredShard } from "./open.ts";
+import { type MemberPlace, readMember } from "../audioSource.ts";
+import { offsetOf, type TarredItem, type TarredShard } from "./open.ts";
 
 /** An utterance that is to be read. */
 export interface Planned {
@@ -26,11 +25,14 @@ export interface Damaged extends Planned {
 /** Where the audio lies in files, decoding reads it. */
 const noBytes = Buffer.alloc(0);
 
+/** Only asked for where the shard is a tar. */
+const memberOf = ({ item }: Planned): MemberPlace => item.cut.member ?? internal("an utterance of a tar has no member");
+
 /** Reads one utterance by itself. */
 export async function readOne(one: Planned): Promise<Read | Damaged> {
   if (one.shard.compression === "files") return { ...one, bytes: noBytes };
   try {
-    return { ...one, bytes: await readMember(one.shard.path, one.item.cut.member as NonNullable<Cut["member"]>) };
+    return { ...one, bytes: await readMember(one.shard.path, memberOf(one)) };
   } catch (error) {
     if (!(error instanceof SeracError)) throw error;
     return { ...one, error };
@@ -46,10 +48,9 @@ export async function* readInOrder(planned: readonly Planned[]): AsyncGenerator<
       continue;
     }
     let end = i;
-    let place = item.member.dataOffset;
+    let place = offsetOf(item);
     // A stretch ends with its shard, and where it would have to go back (a part that is repeated).
-    while (end < planned.length && planned[end]?.shard === shard && (planned[end] as Planned).item.member.dataOffset >= place)
-      place = (planned[end++] as Planned).item.member.dataOffset;
+    while (end < planned.length && planned[end]?.shard === shard && offsetOf((planned[end] as Planned).item) >= place) place = offsetOf((planned[end++] as Planned).item);
     yield* shard.compression === "none" ? readPlain(planned.slice(i, end)) : readPacked(planned.slice(i, end));
     i = end;
   }
@@ -60,9 +61,9 @@ async function* readPlain(stretch: readonly Planned[]): AsyncGenerator<Read | Da
   const { source } = await openTarSource(path);
   try {
     for (let i = 0; i < stretch.length; ) {
-      const { member } = (stretch[i] as Planned).item;
-      const bytes = await takeMember(source, member.dataOffset, member.size);
-      for (; i < stretch.length && (stretch[i] as Planned).item.member.dataOffset === member.dataOffset; i++) {
+      const member = memberOf(stretch[i] as Planned);
+      const bytes = await takeMember(source, member.offset, member.size);
+      for (; i < stretch.length && memberOf(stretch[i] as Planned).offset === member.offset; i++) {
         const one = stretch[i] as Planned;
         yield bytes.length < member.size ? { ...one, error: cutShort(path, member.name, member.size, bytes.length) } : { ...one, bytes };
       }
@@ -84,8 +85,8 @@ async function* readPacked(stretch: readonly Planned[]): AsyncGenerator<Read | D
   const { path } = (stretch[0] as Planned).shard;
   const wanted = new Map<number, Planned[]>();
   for (const one of stretch) {
-    const { dataOffset } = one.item.member;
-    wanted.set(dataOffset, [...(wanted.get(dataOffset) ?? []), one]);
+    const { offset } = memberOf(one);
+    wanted.set(offset, [...(wanted.get(offset) ?? []), one]);
   }
   const { source } = await openTarSource(path);
   let failure: SeracError | undefined;
@@ -102,7 +103,7 @@ async function* readPacked(stretch: readonly Planned[]): AsyncGenerator<Read | D
   } finally {
     await source.close();
   }
-  for (const list of wanted.values()) for (const one of list) yield { ...one, error: failure ?? cutShort(path, one.item.member.name, one.item.member.size, 0) };
+  for (const list of wanted.values()) for (const one of list) yield { ...one, error: failure ?? cutShort(path, memberOf(one).name, memberOf(one).size, 0) };
 }
 
 /** Draws from a buffer of `size`, as WebDataset's shuffle does. What waits in it is copied, so that it holds no read windows. */
