@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll } from "vitest";
+import { readEntries } from "../../src/data/manifest/index.ts";
 import { readJsonl } from "../../src/formats/jsonl.ts";
 import { damaged, fuzz } from "./fuzz.ts";
 
@@ -17,4 +18,26 @@ fuzz("JSON lines: any bytes give values or a coded error, with and without skipp
   const path = join(folder, "in.jsonl");
   writeFileSync(path, bytes);
   for await (const _ of readJsonl(path, bytes.length % 4 === 0 ? {} : { onError: () => {} }));
+});
+
+const entries = fc
+  .array(
+    fc.oneof(
+      fc.record({ audio_filepath: fc.anything(), duration: fc.anything(), text: fc.anything(), offset: fc.anything() }, { requiredKeys: [] }).map((entry) => {
+        try {
+          return JSON.stringify(entry, (_, value: unknown) => (typeof value === "bigint" ? Number(value) : value));
+        } catch {
+          return "{}";
+        }
+      }),
+      fc.constantFrom("", "\ufeff{}", "{", "[", '{"audio_filepath": "a", "duration": NaN}', '{"a":\r'),
+    ),
+    { maxLength: 6 },
+  )
+  .map((all) => Buffer.from(all.join("\n"), "utf8"));
+
+fuzz("manifests: any bytes give utterances or a coded error, with and without skipping", fc.oneof(fc.uint8Array({ maxLength: 300 }), damaged(entries)), async (bytes) => {
+  const path = join(folder, "in.json");
+  writeFileSync(path, bytes);
+  for await (const _ of readEntries(path, bytes.length % 4 === 0 ? {} : { onError: () => {}, needDuration: false }));
 });

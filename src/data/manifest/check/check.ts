@@ -410,12 +410,12 @@ export async function checkManifest(spec: ManifestSpec, options: CheckOptions = 
       await out?.close();
       await list?.close();
     } catch (error) {
-      journal.flush();
+      await journal.close();
       out?.abandon();
       list?.abandon();
       throw error;
     }
-    journal.remove();
+    await journal.remove();
     return reportOf(checker, named, journal.reused, fix === undefined ? undefined : { out: fix, changes: changesPath(fix), ...sums });
   });
 }

@@ -107,8 +107,16 @@ export class HeaderJournal {
     }
   }
 
+  /** Ends reading and writes what is held. The file stays. */
+  async close(): Promise<void> {
+    this.flush();
+    await this.old?.return?.(undefined);
+    this.old = undefined;
+  }
+
   /** The check is done. */
-  remove(): void {
+  async remove(): Promise<void> {
+    await this.close();
     if (this.path !== undefined) removeQuietly(this.path);
   }
 }

@@ -90,7 +90,7 @@ export async function cutOfUtterance({ object, at, base }: Utterance, losses: Lo
   const custom: PyObject = new Map();
   for (const [key, value] of object) {
     if (key === audio.key && audio.key === "audio_filepath") continue;
-    if (key === "duration" && numberOf(value) === duration && (value === duration || sameValue(value, pyFloat(duration)))) continue;
+    if (key === "duration" && sameValue(value, pyFloat(duration))) continue;
     if (key === "offset" && start > 0 && sameValue(value, pyFloat(start))) continue;
     if ((key === "text" || key === "lang" || key === "speaker" || key === "id") && isText(value)) continue;
     if (key === audio.key) continue; // an alias: read back under the main key

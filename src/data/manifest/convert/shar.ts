@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { extname, join, resolve } from "node:path";
 import { readAudio, writeAudio } from "../../../audio/index.ts";
 import { fileError, removeQuietly, temporaryPath, writeFileAtomic } from "../../../formats/atomic.ts";
-import { dumpPython, type PyObject, type PyValue, parsePython, pyFloat } from "../../../formats/pythonJson.ts";
+import { dumpPython, JsonSyntaxError, type PyObject, type PyValue, parsePython, pyFloat } from "../../../formats/pythonJson.ts";
 import { readTar } from "../../../formats/tar/index.ts";
 import { TarWriter } from "../../../formats/tar/write.ts";
 import { serializeWav } from "../../../formats/wav.ts";
@@ -16,7 +16,7 @@ import { FormatError, ManifestError } from "../../../util/errors.ts";
 import { flattenPath } from "../../tarred/convert/names.ts";
 import { readManifestLines } from "../lines.ts";
 import { ManifestWriter } from "../writer.ts";
-import { isText, type Losses, listOf, numberOf, objectOf, type Utterance } from "./common.ts";
+import { isText, type Losses, listOf, objectOf, sameValue, type Utterance } from "./common.ts";
 import { cutOfUtterance, dumpCut, type Segments, utterancesOfCut } from "./lhotse.ts";
 
 /** Encodings of the members. `original` copies files as they are, where the utterance is a whole file. */
@@ -163,7 +163,7 @@ export async function writeShar(
 /** What the manifest said stands in `custom`, where it is not what the member has. */
 function keepDuration(cut: PyObject, { object }: Utterance, seconds: number): void {
   const said = object.get("duration");
-  if (said === undefined || numberOf(said) === seconds) return;
+  if (said === undefined || sameValue(said, pyFloat(seconds))) return;
   const custom = objectOf(cut.get("custom"));
   if (custom !== undefined) custom.set("duration", said);
   else {
@@ -207,6 +207,15 @@ function shardsIn(folder: string): { cuts: string; recording: string }[] {
   return cuts.map((name, i) => ({ cuts: join(folder, name), recording: join(folder, recordings[i] as string) }));
 }
 
+function recordingOf(bytes: Uint8Array | undefined, at: string): PyValue {
+  try {
+    return parsePython(Buffer.from(bytes ?? []).toString("utf8"));
+  } catch (cause) {
+    if (!(cause instanceof JsonSyntaxError)) throw cause;
+    throw new ManifestError("MANIFEST_SHAR_BAD", { at, message: `the recording is not JSON (${cause.message})`, fix: "copy or write the shard again", cause });
+  }
+}
+
 /**
  * The utterances of a Shar folder; their audio is written to `audioFolder`, byte for byte.
  * @throws ManifestError MANIFEST_SHAR_BAD where cuts and members do not go together; FormatError of reading and writing
@@ -214,34 +223,38 @@ function shardsIn(folder: string): { cuts: string; recording: string }[] {
 export async function* readShar(folder: string, audioFolder: string, segments: Segments, losses: Losses): AsyncGenerator<Utterance> {
   for (const shard of shardsIn(folder)) {
     const members = readTar(shard.recording)[Symbol.asyncIterator]();
-    for await (const { text, line, path } of readManifestLines([shard.cuts])) {
-      const at = `${path}:${line}`;
-      const cut = parsePython(text) as PyObject;
-      const id = String(cut.get("id"));
-      const data = await members.next();
-      const meta = await members.next();
-      if (data.done || meta.done)
-        throw new ManifestError("MANIFEST_SHAR_BAD", { at: shard.recording, message: `ends before the cut ${id} of ${at}`, fix: "copy or write the shard again" });
-      const { name, data: bytes } = data.value;
-      const extension = extname(name);
-      if (name.slice(0, name.length - extension.length) !== id.replace(/^\/+/, ""))
-        throw new ManifestError("MANIFEST_SHAR_BAD", {
-          at: `${shard.recording}:${name}`,
-          message: `expected the audio of the cut ${id} of ${at}`,
-          fix: "cuts and recordings must come in the same order",
-        });
-      if (extension === ".nodata" || bytes === undefined) {
-        losses.drop("cuts without audio", at);
-        continue;
+    try {
+      for await (const { text, line, path } of readManifestLines([shard.cuts])) {
+        const at = `${path}:${line}`;
+        const cut = parsePython(text) as PyObject;
+        const id = String(cut.get("id"));
+        const data = await members.next();
+        const meta = await members.next();
+        if (data.done || meta.done)
+          throw new ManifestError("MANIFEST_SHAR_BAD", { at: shard.recording, message: `ends before the cut ${id} of ${at}`, fix: "copy or write the shard again" });
+        const { name, data: bytes } = data.value;
+        const extension = extname(name);
+        if (name.slice(0, name.length - extension.length) !== id.replace(/^\/+/, ""))
+          throw new ManifestError("MANIFEST_SHAR_BAD", {
+            at: `${shard.recording}:${name}`,
+            message: `expected the audio of the cut ${id} of ${at}`,
+            fix: "cuts and recordings must come in the same order",
+          });
+        if (extension === ".nodata" || bytes === undefined) {
+          losses.drop("cuts without audio", at);
+          continue;
+        }
+        const recording = recordingOf(meta.value.data, `${shard.recording}:${meta.value.name}`);
+        if (recording instanceof Map) cut.set("recording", recording);
+        const suffix = extension === ".original" ? "" : extension;
+        const file = join(resolve(audioFolder), `${id.replace(/[/\\]/g, "_").replace(/^\.+/, "")}${suffix}`);
+        writeFileAtomic(file, bytes);
+        yield* utterancesOfCut(cut, at, segments, losses, [file]);
       }
-      const recording = parsePython(Buffer.from(meta.value.data ?? []).toString("utf8"));
-      if (recording instanceof Map) cut.set("recording", recording);
-      const suffix = extension === ".original" ? "" : extension;
-      const file = join(resolve(audioFolder), `${id.replace(/[/\\]/g, "_").replace(/^\.+/, "")}${suffix}`);
-      writeFileAtomic(file, bytes);
-      yield* utterancesOfCut(cut, at, segments, losses, [file]);
+      if (!(await members.next()).done)
+        throw new ManifestError("MANIFEST_SHAR_BAD", { at: shard.recording, message: `holds more recordings than ${shard.cuts} has cuts`, fix: "copy or write the shard again" });
+    } finally {
+      await members.return?.(undefined);
     }
-    if (!(await members.next()).done)
-      throw new ManifestError("MANIFEST_SHAR_BAD", { at: shard.recording, message: `holds more recordings than ${shard.cuts} has cuts`, fix: "copy or write the shard again" });
   }
 }
