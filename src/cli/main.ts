@@ -32,6 +32,7 @@ export const commands: Record<string, Entry> = {
   "manifest merge": { summary: "Write several manifests as one", load: async () => (await import("./manifestMerge.ts")).manifestMerge },
   "manifest sample": { summary: "Write some lines of manifests, chosen at random", load: async () => (await import("./manifestSample.ts")).manifestSample },
   tar: { summary: "Convert manifests to a tarred dataset, as NeMo's script does", load: async () => (await import("./tar.ts")).tar },
+  "tar filter": { summary: "Write a part of a tarred dataset as a dataset of its own", load: async () => (await import("./tarFilter.ts")).tarFilter },
   "tar shards": { summary: "Tar some shards of a dataset whose manifests were made with --only_manifests", load: async () => (await import("./tarShards.ts")).tarShards },
   "tar verify": { summary: "Verify a tarred dataset: members, entries, durations, checksums", load: async () => (await import("./tarVerify.ts")).tarVerify },
   "tar plan": { summary: "Say before training what each rank would read of a tarred dataset", load: async () => (await import("./tarPlan.ts")).tarPlan },

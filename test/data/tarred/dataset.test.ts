@@ -246,6 +246,32 @@ describe("tarredDataset", () => {
     await expect(tarredDataset({ manifest: manifests, tars: "s3://bucket/a_{0..2}.tar", ...silent })).rejects.toThrow(/only files can be read/);
   });
 
+  test("lists of datasets pair one by one, whatever numbers they repeat; manifests without numbers are for all tars", async () => {
+    const [a, b] = [2, 3].map((count) => writeDataset(fresh(), simpleShards([count, 1])));
+    for (const [one, other] of [
+      ["manifests", "manifests"],
+      ["manifest", "manifest"],
+      ["manifest", "manifests"],
+    ] as const)
+      expect(texts(await all({ manifest: [a?.[one] as string, b?.[other] as string], tars: [a?.tars as string, b?.tars as string] }))).toEqual([
+        "u0",
+        "u1",
+        "u2",
+        "u0",
+        "u1",
+        "u2",
+        "u3",
+      ]);
+    const { manifest, tars } = writeDataset(fresh(), simpleShards([1, 1, 1]));
+    const lines = readFileSync(manifest, "utf8").split("\n");
+    const halves = [lines.slice(0, 1), lines.slice(1)].map((half, i) => {
+      const path = join(root, `half-${"ab"[i]}.json`);
+      writeFileSync(path, half.join("\n"));
+      return path;
+    });
+    expect(texts(await all({ manifest: halves, tars }))).toEqual(["u0", "u1", "u2"]);
+  });
+
   test("a folder that cannot be written only costs the index; a stale index is replaced, and said", async () => {
     const folder = fresh();
     const { tars, manifests } = writeDataset(folder, simpleShards([3]));

@@ -87,7 +87,7 @@ describe("audio that is encoded anew", () => {
         workers: 1,
         overwrite: true,
       });
-    await expect(attempt({ audio_filepath: bad, offset: 0, duration: 0.5 })).rejects.toThrow(/m\.json:2: .*bad\.wav: .*AUDIO_NOT_AUDIO.*TARRED_AUDIO/s);
+    await expect(attempt({ audio_filepath: bad, offset: 0, duration: 0.5 })).rejects.toThrow(/m\.json:2: .*bad\.wav: .*TARRED_AUDIO/s);
     await expect(attempt({ audio_filepath: good, offset: 3, duration: 0.5 })).rejects.toThrow(/m\.json:2: .*good\.wav: offset 3.* is at or after the end/s);
     const [report] = await attempt({ audio_filepath: good, offset: 0.75, duration: 0.5 });
     expect(report).toMatchObject({ short: 1, written: 2 });
@@ -98,7 +98,7 @@ describe("shards of a dataset whose manifests were made first", () => {
   test("equal those of a conversion in one go, with and without slices, and in any order", async () => {
     const folder = newFolder();
     const manifest = corpus(folder, 12);
-    const lines = linesOf(manifest).map((line, i) => JSON.stringify({ ...line, offset: 0.01 * i, duration: 0.05 }));
+    const lines = linesOf(manifest).map((line, i) => JSON.stringify({ ...line, offset: 0.004 * i, duration: 0.05 }));
     const repeated = put(join(folder, "repeated.json"), `${readFileSync(manifest, "utf8")}${readFileSync(manifest, "utf8")}`);
     const cases = [
       { manifestPath: [repeated], shuffle: true, shuffleSeed: 1 },
