@@ -7,7 +7,8 @@ import { AudioError, ConfigError, FormatError, SeracError } from "../../util/err
 import { Random } from "../../util/random.ts";
 import { readCutAudio } from "../audioSource.ts";
 import type { Cut } from "../cut.ts";
-import { type DamagePolicy, damage, type OpenedDataset, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
+import { openTarred } from "./open.ts";
+import { type DamagePolicy, damage, type OpenedDataset, type OpenOptions, type TarredItem, type TarredShard } from "./opened.ts";
 import { batchSizesFor, type PlanOptions, planShards, type ReaderShare, type ShardPlan } from "./plan.ts";
 import { aheadOf, type Damaged, type Planned, type Read, readInOrder, readOne, shuffleBuffer, skipFirst } from "./reading.ts";
 import type { TarredReport } from "./report.ts";

@@ -3,7 +3,8 @@ export { loadTarredCuts } from "./cuts.ts";
 export { type TarredDataset, type TarredOptions, type TarredUtterance, tarredDataset } from "./dataset.ts";
 export { type NemoDatasetConfig, nemoDatasetOptions, readNemoConfig } from "./nemoConfig.ts";
 export { bucketBatchSizes, bucketOrder, type NemoDataset, type NemoDatasetOptions, nemoDataset } from "./nemoDataset.ts";
-export { type DamagePolicy, type OpenedDataset, type OpenOptions, openTarred, type TarredItem, type TarredShard } from "./open.ts";
+export { openTarred } from "./open.ts";
+export type { DamagePolicy, OpenedDataset, OpenOptions, TarredItem, TarredShard } from "./opened.ts";
 export {
   batchSizes,
   describePlan,

@@ -13,6 +13,8 @@ export function shardNumber(path: string): number | undefined {
 export interface Pairing {
   /** For each tar the manifest that is its own; undefined where one manifest is for all. */
   manifestOf: readonly number[] | undefined;
+  /** True where neither numbers nor their order tell, so that the names of members must. */
+  byName: boolean;
 }
 
 const listed = (numbers: readonly number[]): string => `${numbers.slice(0, 5).join(", ")}${numbers.length > 5 ? ", ..." : ""}`;
@@ -31,23 +33,19 @@ function keysOf(paths: readonly string[]): (string | undefined)[] {
 
 /**
  * Pairs sharded manifests with their tars. One manifest is for all tars; as many manifests as tars are paired by their numbers, and by
- * place where names have none.
+ * place where names have none; other numbers of them without numbers are for all tars.
  * @throws ManifestError SHARDS_DIFFER where a shard has no manifest or the other way round
  */
 export function pairShards(manifests: readonly string[], tars: readonly string[]): Pairing {
-  if (manifests.length === 1) return { manifestOf: undefined };
+  if (manifests.length === 1) return { manifestOf: undefined, byName: false };
   const differ = (message: string, fix: string): never => {
     throw new ManifestError("SHARDS_DIFFER", { at: manifests[0] ?? "no manifest", message, fix });
   };
   const ofManifests = keysOf(manifests);
   const ofTars = keysOf(tars);
   if ([...ofManifests, ...ofTars].includes(undefined)) {
-    if (manifests.length !== tars.length)
-      differ(
-        `${manifests.length} manifests and ${tars.length} tars, and not all have a number in their names`,
-        "give one manifest for all tars, or one for each in the same order",
-      );
-    return { manifestOf: tars.map((_, i) => i) };
+    if (manifests.length !== tars.length) return { manifestOf: undefined, byName: true };
+    return { manifestOf: tars.map((_, i) => i), byName: false };
   }
   const places = new Map(ofManifests.map((key, i) => [key, i]));
   const without = tars.filter((_, i) => !places.has(ofTars[i]));
@@ -62,7 +60,7 @@ export function pairShards(manifests: readonly string[], tars: readonly string[]
       ].join("; "),
       "give the same shards to both; or one manifest with all entries",
     );
-  return { manifestOf: ofTars.map((key) => places.get(key) as number) };
+  return { manifestOf: ofTars.map((key) => places.get(key) as number), byName: false };
 }
 
 /**

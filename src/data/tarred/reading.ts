@@ -3,7 +3,7 @@ import { openTarSource, readTarSource, type TarSource } from "../../formats/tar/
 import { FormatError, internal, SeracError } from "../../util/errors.ts";
 import type { Random } from "../../util/random.ts";
 import { type MemberPlace, readMember } from "../audioSource.ts";
-import { offsetOf, type TarredItem, type TarredShard } from "./open.ts";
+import { offsetOf, type TarredItem, type TarredShard } from "./opened.ts";
 
 /** An utterance that is to be read. */
 export interface Planned {
