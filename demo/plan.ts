@@ -98,7 +98,7 @@ function drawVoice(voices: readonly Voice[], random: Random): Voice {
 
 /** Engines speak fast by default; people who dictate digits do not. */
 function drawStretch(random: Random): number {
-  return 0.85 * 2.2 ** random.uniform(); // 0.85 to 1.87
+  return 0.8 * 2 ** random.uniform(); // 0.8 to 1.6
 }
 
 function drawPitch(random: Random): number {
@@ -127,7 +127,7 @@ function planStrings(
     const pauses = random.choice([0, 0, 0.3, 1]);
     plan.takes.push({ id: take, voice, text: promptText(digits, pauses, random), stretch: drawStretch(random), pitch: drawPitch(random) });
     for (let use = 0; use < uses; use++) {
-      const gaps = [0.4 * random.uniform(), 0.4 * random.uniform()];
+      const gaps = [0.25 * random.uniform(), 0.25 * random.uniform()];
       const id = `${set}/string-${number(i)}-${use}`;
       plan.utterances.push({ id, set, text, speaker: voice.id, engine: voice.engine, parts: [take], gaps, distortion: random.uint32() });
     }
@@ -155,13 +155,14 @@ function planJoined(plan: Plan, { count, words, voices, reserved }: { count: num
     const bank = banks.get(voice) as string[][];
     const [shortest, longest] = random.choice([
       [0, 0.08],
+      [0, 0.08],
       [0.05, 0.3],
-      [0.2, 0.7],
+      [0.1, 0.5],
     ] as const);
     const steady = random.uniform() < 0.6 ? random.choice(bank) : undefined; // or another tone for each word
     const parts = digits.map((digit) => (steady ?? random.choice(bank))[digit] as string);
-    const gaps = digits.map((_, k) => (k === 0 ? 0.4 * random.uniform() : shortest + (longest - shortest) * random.uniform()));
-    gaps.push(0.4 * random.uniform());
+    const gaps = digits.map((_, k) => (k === 0 ? 0.25 * random.uniform() : shortest + (longest - shortest) * random.uniform()));
+    gaps.push(0.25 * random.uniform());
     const id = `train/joined-${number(i)}`;
     plan.utterances.push({ id, set: "train", text: digitText(digits), speaker: voice.id, engine: voice.engine, parts, gaps, distortion: random.uint32() });
   }
