@@ -68,7 +68,7 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
   return { shards, report };
 
   async function readManifests({ manifests, tars: paths }: Part): Promise<Manifests> {
-    const { manifestOf, byName } = pairShards(manifests, paths);
+    const { manifestOf, byName } = pairShards(manifests, paths, { allowByName: true });
     const read = async (path: string): Promise<ManifestEntry[]> => {
       const entries: ManifestEntry[] = [];
       const onError = (error: SeracError): void => {

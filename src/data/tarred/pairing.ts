@@ -33,10 +33,11 @@ function keysOf(paths: readonly string[]): (string | undefined)[] {
 
 /**
  * Pairs sharded manifests with their tars. One manifest is for all tars; as many manifests as tars are paired by their numbers, and by
- * place where names have none; other numbers of them without numbers are for all tars.
+ * place where names have none.
+ * @param allowByName what cannot be paired so is for all tars, instead of an error
  * @throws ManifestError SHARDS_DIFFER where a shard has no manifest or the other way round
  */
-export function pairShards(manifests: readonly string[], tars: readonly string[]): Pairing {
+export function pairShards(manifests: readonly string[], tars: readonly string[], { allowByName = false }: { allowByName?: boolean } = {}): Pairing {
   if (manifests.length === 1) return { manifestOf: undefined, byName: false };
   const differ = (message: string, fix: string): never => {
     throw new ManifestError("SHARDS_DIFFER", { at: manifests[0] ?? "no manifest", message, fix });
@@ -44,7 +45,13 @@ export function pairShards(manifests: readonly string[], tars: readonly string[]
   const ofManifests = keysOf(manifests);
   const ofTars = keysOf(tars);
   if ([...ofManifests, ...ofTars].includes(undefined)) {
-    if (manifests.length !== tars.length) return { manifestOf: undefined, byName: true };
+    if (manifests.length !== tars.length) {
+      if (allowByName) return { manifestOf: undefined, byName: true };
+      differ(
+        `${manifests.length} manifests and ${tars.length} tars, and not all have a number in their names`,
+        "give one manifest for all tars, or one for each in the same order",
+      );
+    }
     return { manifestOf: tars.map((_, i) => i), byName: false };
   }
   const places = new Map(ofManifests.map((key, i) => [key, i]));
