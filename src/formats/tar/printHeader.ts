@@ -196,3 +196,82 @@ export function printTarHeader(header: TarHeader, { format = "pax", floatTime = 
   if (format === "pax") return printPax(header, floatTime);
   return format === "gnu" ? printGnu(header) : printUstar(header);
 }
+
+/** What headers of files of one owner have in common, and the sum of its bytes with an empty name, size and time. */
+interface Template {
+  mode: number;
+  uid: number;
+  gid: number;
+  userName: string;
+  groupName: string;
+  bytes: Buffer;
+  sum: number;
+}
+let template: Template | undefined;
+/** Headers of PAX records by the length of the record: it is always that of a time, and nearly always the same. */
+const timeHeaders = new Map<number, Buffer>();
+
+function templateFor({ mode, uid, gid, userName, groupName }: TarHeader): Template {
+  if (template && template.mode === mode && template.uid === uid && template.gid === gid && template.userName === userName && template.groupName === groupName) return template;
+  const bytes = Buffer.from(printPax({ name: "", mode, uid, gid, size: 0, mtime: 0, type: tarTypes.file, linkName: "", userName, groupName }, false));
+  for (const { at, length } of [fields.size, fields.mtime]) bytes.fill(0, at, at + length);
+  template = { mode, uid, gid, userName, groupName, bytes, sum: checksums(bytes).unsigned };
+  return template;
+}
+
+/** Writes octal digits before the field's last byte. @returns their sum */
+function putDigits(into: Buffer, from: number, { at, length }: Field, value: number): number {
+  let rest = value;
+  let sum = 0;
+  for (let i = from + at + length - 2; i >= from + at; i--) {
+    const digit = 0x30 + (rest % 8);
+    into[i] = digit;
+    sum += digit;
+    rest = Math.floor(rest / 8);
+  }
+  return sum;
+}
+
+/** The most that `printFileHeader` writes. */
+export const fileHeaderSize = 3 * blockSize;
+
+/**
+ * Writes the PAX headers of an ordinary file with a time from the disk straight into a buffer: the bytes of `printTarHeader`, many times as fast.
+ * @param into has `fileHeaderSize` bytes from `at` on
+ * @returns how many bytes were written; 0 where the file is not ordinary (a name that is long or not ASCII, numbers that do not fit)
+ */
+export function printFileHeader(into: Buffer, at: number, header: TarHeader): number {
+  const { name, size, mtime, uid, gid, userName, groupName } = header;
+  const time = roundHalfEven(mtime);
+  if (name.length > 100 || !(time >= 0 && time < 8 ** 11) || size >= 8 ** 11 || uid >= 8 ** 7 || gid >= 8 ** 7 || userName.length > 32 || groupName.length > 32) return 0;
+  if (!ascii.test(name) || !ascii.test(userName) || !ascii.test(groupName)) return 0;
+  const value = pythonFloat(mtime);
+  const rest = 8 + value.length; // "mtime", a space, "=" and a line feed
+  const length = rest + 2; // two digits: a float's repr has 3 to 24 characters
+  if (length < 10 || length > 99) return 0;
+  let extension = timeHeaders.get(length);
+  if (extension === undefined) {
+    extension = Buffer.alloc(blockSize);
+    printExtension(extension, "././@PaxHeader", tarTypes.paxHeader, length, ustarMagic);
+    timeHeaders.set(length, extension);
+  }
+  const common = templateFor(header);
+  into.set(extension, at);
+  into.fill(0, at + blockSize, at + 2 * blockSize);
+  into.write(`${length} mtime=${value}\n`, at + blockSize, "latin1");
+  const from = at + 2 * blockSize;
+  into.set(common.bytes, from);
+  let sum = common.sum;
+  for (let i = 0; i < name.length; i++) {
+    const code = name.charCodeAt(i);
+    into[from + i] = code;
+    sum += code;
+  }
+  sum += putDigits(into, from, fields.size, size) + putDigits(into, from, fields.mtime, time);
+  const { at: checksum } = fields.checksum;
+  for (let i = from + checksum + 5; i >= from + checksum; i--) {
+    into[i] = 0x30 + (sum % 8);
+    sum = Math.floor(sum / 8);
+  }
+  return fileHeaderSize;
+}

@@ -9,7 +9,7 @@ import { fileError, writeFully } from "../atomic.ts";
 import { toFsPath } from "../surrogateEscape.ts";
 import { blockSize, paddedSize, recordSize, type TarFormat, type TarHeader, tarTypes } from "./header.ts";
 import { groupName, userName } from "./owners.ts";
-import { printTarHeader } from "./printHeader.ts";
+import { fileHeaderSize, printFileHeader, printTarHeader } from "./printHeader.ts";
 
 /** How to write an archive. */
 export interface WriteTarOptions {
@@ -91,9 +91,17 @@ export class TarWriter {
   }
 
   private header(fields: Omit<TarHeader, "type" | "linkName">, floatTime: boolean): void {
-    const { format } = this.options;
-    this.append(printTarHeader({ ...fields, type: tarTypes.file, linkName: "" }, { format, floatTime }));
+    const { format = "pax" } = this.options;
     this.members++;
+    const header = { ...fields, type: tarTypes.file, linkName: "" };
+    if (floatTime && format === "pax") {
+      if (this.buffer.length - this.filled < fileHeaderSize) this.flush();
+      const written = printFileHeader(this.buffer, this.filled, header);
+      this.filled += written;
+      if (this.filled === this.buffer.length) this.flush();
+      if (written > 0) return;
+    }
+    this.append(printTarHeader(header, { format, floatTime }));
   }
 
   /** Python drops slashes at the beginning. */

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { pythonFloat } from "../../../src/formats/pythonNumber.ts";
 import { decodeSurrogateEscape, encodeSurrogateEscape, hasEscapedBytes, toFsPath } from "../../../src/formats/surrogateEscape.ts";
 import { applyPaxRecords, blockSize, isZeroBlock, paddedSize, parsePaxRecords, parseTarHeader, type TarHeader, tarTypes } from "../../../src/formats/tar/header.ts";
-import { printTarHeader } from "../../../src/formats/tar/printHeader.ts";
+import { fileHeaderSize, printFileHeader, printTarHeader } from "../../../src/formats/tar/printHeader.ts";
 
 const plain: TarHeader = { name: "a.wav", mode: 0o644, uid: 0, gid: 0, size: 0, mtime: 0, type: tarTypes.file, linkName: "", userName: "", groupName: "" };
 
@@ -54,6 +54,35 @@ describe("tar headers", () => {
         expect(readBack(printTarHeader(value, { format }))).toEqual(value);
       }),
     );
+  });
+
+  test("the short way of writing a file's headers gives the same bytes, or leaves it to the long one", () => {
+    const into = Buffer.alloc(fileHeaderSize + 7);
+    let short = 0;
+    const file = fc.record({
+      name: fc.oneof(fc.string({ minLength: 1, maxLength: 120 }), fc.constant("ü"), fc.constant("n".repeat(100))),
+      mode: fc.integer({ min: 0, max: 0o7777 }),
+      uid: fc.constantFrom(0, 1000, 8 ** 7 - 1, 8 ** 7),
+      gid: fc.constantFrom(0, 1000, 8 ** 7),
+      size: fc.oneof(fc.nat(), fc.constantFrom(8 ** 11 - 1, 8 ** 11)),
+      mtime: fc.oneof(fc.double({ min: 0, max: 2e9, noNaN: true }), fc.constantFrom(-1.5, 0, 0.5, 1.5, 1e-7, 1700000000, 8 ** 11 - 0.5)),
+      userName: fc.constantFrom("", "root", "u".repeat(33), "jürgen"),
+      groupName: fc.constantFrom("", "staff"),
+    });
+    fc.assert(
+      fc.property(file, (values) => {
+        const value = { ...values, type: tarTypes.file, linkName: "" };
+        const expected = printTarHeader(value, { floatTime: true });
+        into.fill(0xaa);
+        const written = printFileHeader(into, 3, value);
+        if (written === 0) return;
+        short++;
+        expect(into.subarray(3, 3 + written).equals(expected)).toBe(true);
+        expect([into[2], into[3 + written]]).toEqual([0xaa, 0xaa]);
+      }),
+      { numRuns: 400 },
+    );
+    expect(short).toBeGreaterThan(20);
   });
 
   test("ustar splits long names at a slash and refuses what it cannot hold", () => {
