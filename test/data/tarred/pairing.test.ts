@@ -3,7 +3,14 @@ import { pairShards, shardNumber } from "../../../src/data/tarred/pairing.ts";
 
 describe("shards", () => {
   test("numbers stand last in the file's name, before its suffixes; folders do not count", () => {
-    expect(["b1/audio_12.tar", "manifest_007.json.gz", "audio_3.tar.bz2", "x2_audio_5_train.tar", "d_9/audio.tar", "shard-000010.tgz"].map(shardNumber)).toEqual([12, 7, 3, 5, undefined, 10]);
+    expect(["b1/audio_12.tar", "manifest_007.json.gz", "audio_3.tar.bz2", "x2_audio_5_train.tar", "d_9/audio.tar", "shard-000010.tgz"].map(shardNumber)).toEqual([
+      12,
+      7,
+      3,
+      5,
+      undefined,
+      10,
+    ]);
   });
 
   test("manifests are paired by their numbers, wherever they begin and in whatever order, and repeated numbers in turn", () => {
@@ -14,7 +21,9 @@ describe("shards", () => {
   });
 
   test("what cannot be paired is refused, or left to the members' names where the caller allows it", () => {
-    expect(() => pairShards(["m_0.json", "m_1.json", "m_3.json"], ["a_0.tar", "a_1.tar", "a_2.tar"])).toThrow(/tars 2 have no manifest .*; manifests 3 have no tar .*SHARDS_DIFFER/);
+    expect(() => pairShards(["m_0.json", "m_1.json", "m_3.json"], ["a_0.tar", "a_1.tar", "a_2.tar"])).toThrow(
+      /tars 2 have no manifest .*; manifests 3 have no tar .*SHARDS_DIFFER/,
+    );
     expect(() => pairShards(["a.json", "b.json"], ["x_0.tar", "x_1.tar", "x_2.tar"])).toThrow(/2 manifests and 3 tars/);
     expect(pairShards(["a.json", "b.json"], ["x_0.tar", "x_1.tar", "x_2.tar"], { allowByName: true })).toEqual({ manifestOf: undefined, byName: true });
   });
