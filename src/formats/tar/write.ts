@@ -16,7 +16,7 @@ export interface WriteTarOptions {
   format?: TarFormat;
   /** Members get no time, no owner and mode 0644, so that the archive depends on names and contents alone. */
   deterministicHeaders?: boolean;
-  /** Bytes that are gathered before they are written. */
+  /** Bytes that are gathered before they are written: few enough to stay in the processor's cache between reading, hashing and writing. */
   bufferSize?: number;
 }
 
@@ -52,7 +52,7 @@ export class TarWriter {
   constructor(fd: number, options: WriteTarOptions = {}) {
     this.fd = fd;
     this.options = options;
-    const size = Math.max(options.bufferSize ?? 1 << 21, recordSize);
+    const size = Math.max(options.bufferSize ?? 1 << 18, recordSize);
     this.buffer = spare?.length === size ? spare : Buffer.allocUnsafeSlow(size);
     spare = undefined;
   }
