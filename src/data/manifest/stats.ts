@@ -61,10 +61,14 @@ const maxNames = 100_000;
 class Shares {
   readonly byName = new Map<string, Share>();
   private readonly others = new HashTable(1 << 8);
+  private lastName: string | undefined;
+  private last: Share | undefined;
 
   add(name: string, seconds: number): void {
-    const share = this.byName.get(name);
+    const share = name === this.lastName ? this.last : this.byName.get(name);
     if (share !== undefined) {
+      this.lastName = name;
+      this.last = share;
       share.utterances++;
       share.seconds += seconds;
     } else if (this.byName.size < maxNames) this.byName.set(name, { utterances: 1, seconds });
@@ -146,6 +150,9 @@ function histogramOf(sorted: Float64Array, bars = 20): Histogram {
   return { min: first, step, counts };
 }
 
+/** White space, as far as it parts words: ASCII's, the no-break space and the ideographic one. */
+const isSpace = (unit: number): boolean => unit <= 0x20 || unit === 0xa0 || unit === 0x3000;
+
 /** Counts what lines hold; feed it, then ask. */
 export class StatsCollector {
   private utterances = 0;
@@ -168,7 +175,8 @@ export class StatsCollector {
   private readonly rates = new Shares();
   private readonly languages = new Shares();
   private readonly speakers = new Shares();
-  private readonly keys = new Map<string, { count: number }>();
+  private readonly keys = new Map<string, { key: string; count: number }>();
+  private readonly keyOrder: { key: string; count: number }[] = [];
 
   add(line: ManifestObject): void {
     if (isSkipped(line)) {
@@ -187,11 +195,7 @@ export class StatsCollector {
     const text = textOf(line);
     if (text === undefined || text === "") this.emptyTexts++;
     else this.countText(text, seconds);
-    for (const key in line) {
-      const seen = this.keys.get(key);
-      if (seen !== undefined) seen.count++;
-      else if (this.keys.size < maxNames) this.keys.set(key, { count: 1 });
-    }
+    this.countKeys(line);
     const rate = firstKey(line, rateKeys);
     if (rate !== undefined) this.rates.add(String(line[rate]), seconds);
     const { lang, target_lang: target, speaker } = line;
@@ -200,40 +204,58 @@ export class StatsCollector {
     if (typeof speaker === "string" || typeof speaker === "number") this.speakers.add(String(speaker), seconds);
   }
 
+  /** Most lines have the keys of the line before, in the same order. */
+  private countKeys(line: ManifestObject): void {
+    let place = 0;
+    for (const key in line) {
+      let slot = this.keyOrder[place];
+      if (slot === undefined || slot.key !== key) {
+        slot = this.keys.get(key);
+        if (slot === undefined) {
+          if (this.keys.size >= maxNames) continue;
+          slot = { key, count: 0 };
+          this.keys.set(key, slot);
+        }
+        this.keyOrder[place] = slot;
+      }
+      slot.count++;
+      place++;
+    }
+  }
+
   private countText(text: string, seconds: number): void {
     const { units, words } = this;
     const { length } = text;
     let wordCount = 0;
     let pairs = 0;
-    let inWord = false;
-    let a = 0; // two hashes of the word that is being read
-    let b = 0;
-    for (let i = 0; i < length; i++) {
-      const unit = text.charCodeAt(i);
-      units[unit]!++;
-      if (unit <= 0x20 || unit === 0xa0 || unit === 0x3000) {
-        if (inWord) words.add(a, b);
-        inWord = false;
+    for (let i = 0; i < length; ) {
+      let unit = text.charCodeAt(i);
+      if (isSpace(unit)) {
+        units[unit]!++;
+        i++;
         continue;
       }
-      if (!inWord) {
-        wordCount++;
-        inWord = true;
-        a = 0x811c9dc5 | 0;
-        b = 5381;
-      }
-      a = Math.imul(a ^ unit, 0x01000193); // FNV-1a
-      b = ((b << 5) + b + (a >>> 15)) | 0;
-      if (unit >= 0xd800 && unit < 0xdc00) {
-        const point = text.codePointAt(i) as number;
-        if (point <= 0xffff) continue;
-        units[unit]!--;
-        this.astral.set(point, (this.astral.get(point) ?? 0) + 1);
-        pairs++;
-        a = Math.imul(a ^ text.charCodeAt(++i), 0x01000193);
-      }
+      // A word: its hash is FNV-1a, with its length and first letter as the other half.
+      const start = i;
+      const first = unit;
+      let hash = 0x811c9dc5 | 0;
+      do {
+        units[unit]!++;
+        hash = Math.imul(hash ^ unit, 0x01000193);
+        if (unit >= 0xd800 && unit < 0xdc00) {
+          const point = text.codePointAt(i) as number;
+          if (point > 0xffff) {
+            units[unit]!--;
+            this.astral.set(point, (this.astral.get(point) ?? 0) + 1);
+            pairs++;
+            hash = Math.imul(hash ^ text.charCodeAt(++i), 0x01000193);
+          }
+        }
+        unit = text.charCodeAt(++i);
+      } while (i < length && !isSpace(unit));
+      words.add(hash, (first << 16) ^ (i - start));
+      wordCount++;
     }
-    if (inWord) words.add(a, b);
     const characters = length - pairs;
     this.characterTotal += characters;
     this.wordTotal += wordCount;
