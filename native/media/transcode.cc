@@ -63,6 +63,9 @@ struct TranscodeTask : Task {
   int targetRate = 0;                // 0 keeps the rate
   SF_INFO info{};
   std::vector<std::vector<float>> channels;
+  std::vector<int> exact;  // interleaved samples of at most 16 bits that go to an integer codec at their own rate: floats would cost time and change nothing
+  bool isExact = false;
+  size_t frames = 0;  // of each channel
   Output out;
 
   void run() override {
@@ -72,6 +75,10 @@ struct TranscodeTask : Task {
       if (sound.cut) throw CodedError("AUDIO_TRUNCATED", "the header promises more samples than the file holds");
       if (info.frames == 0) throw CodedError("AUDIO_EMPTY", "the file holds no samples");
       if (format.empty()) format = codecOf(info.format);
+      const int encoding = info.format & SF_FORMAT_SUBMASK;
+      int bits = 0;
+      formatOf(format, bits);
+      isExact = bits >= 16 && (targetRate == 0 || targetRate == info.samplerate) && (encoding == SF_FORMAT_PCM_16 || encoding == SF_FORMAT_PCM_S8 || encoding == SF_FORMAT_PCM_U8);
       read(sound);
     }
     if (targetRate != 0 && targetRate != info.samplerate) resample();
@@ -90,6 +97,19 @@ struct TranscodeTask : Task {
     if (left <= 0) throw CodedError("AUDIO_BAD_RANGE", "a part of " + std::to_string(duration) + " s is shorter than a sample");
     const sf_count_t wanted = left;
     const size_t n = static_cast<size_t>(info.channels);
+    if (isExact) {
+      const sf_count_t step = 1 << 16;
+      while (left > 0) {
+        const sf_count_t count = std::min(left, step);  // a header may lie about the length: room grows with what is really there
+        exact.resize((frames + static_cast<size_t>(count)) * n);
+        const sf_count_t got = sf_readf_int(sound.file, exact.data() + frames * n, count);
+        if (got <= 0) break;
+        frames += static_cast<size_t>(got);
+        left -= got;
+      }
+      if (left > 0) throw CodedError("AUDIO_TRUNCATED", std::to_string(wanted) + " samples are promised, but only " + std::to_string(wanted - left) + " could be decoded");
+      return;
+    }
     channels.resize(n);
     for (auto& c : channels) c.reserve(static_cast<size_t>(std::min<sf_count_t>(left, 1 << 22)));
     const sf_count_t step = 1 << 14;
@@ -110,6 +130,7 @@ struct TranscodeTask : Task {
     if (channels[0].empty() || (left > 0 && (sf_error(sound.file) != SF_ERR_NO_ERROR || (container != SF_FORMAT_OGG && container != SF_FORMAT_MPEG)))) {
       throw CodedError("AUDIO_TRUNCATED", std::to_string(wanted) + " samples are promised, but only " + std::to_string(wanted - left) + " could be decoded");
     }
+    frames = channels[0].size();
     float sum = 0;
     for (const auto& c : channels)
       for (float x : c) sum += x * 0.0f;
@@ -127,6 +148,7 @@ struct TranscodeTask : Task {
       made.resize(count);
       c = std::move(made);
     }
+    frames = channels[0].size();
   }
 
   void encode() {
@@ -137,11 +159,13 @@ struct TranscodeTask : Task {
     wanted.channels = info.channels;
     const std::string what = format + " at " + std::to_string(wanted.samplerate) + " Hz with " + std::to_string(wanted.channels) + " channels";
     if (!sf_format_check(&wanted)) throw CodedError("AUDIO_UNWRITABLE", what + " cannot be written");
-    out.bytes.reserve(channels[0].size() * channels.size() * 2 + 4096);
+    out.bytes.reserve(frames * static_cast<size_t>(info.channels) * 2 + 4096);
     static SF_VIRTUAL_IO io = {outputLength, outputSeek, outputRead, outputWrite, outputTell};
     SNDFILE* file = sf_open_virtual(&io, SFM_WRITE, &wanted, &out);
     if (!file) throw CodedError("AUDIO_UNWRITABLE", what + " cannot be written: " + sf_strerror(nullptr));
-    std::string failure = writeFrames(file, bits, channels);
+    std::string failure;
+    if (!isExact) failure = writeFrames(file, bits, channels);
+    else if (sf_writef_int(file, exact.data(), static_cast<sf_count_t>(frames)) != static_cast<sf_count_t>(frames)) failure = sf_strerror(file);
     if (sf_close(file) != 0 && failure.empty()) failure = "the file could not be finished";
     if (!failure.empty()) throw CodedError("AUDIO_UNWRITABLE", what + ": " + failure);
     info.samplerate = wanted.samplerate;
@@ -152,7 +176,7 @@ struct TranscodeTask : Task {
     set(env, value, "bytes", fromVector(env, napi_uint8_array, out.bytes));
     set(env, value, "format", fromString(env, format));
     set(env, value, "sampleRate", fromDouble(env, info.samplerate));
-    set(env, value, "frames", fromDouble(env, static_cast<double>(channels[0].size())));
+    set(env, value, "frames", fromDouble(env, static_cast<double>(frames)));
     return value;
   }
 };
