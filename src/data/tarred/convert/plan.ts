@@ -1,5 +1,5 @@
 /**
- * Which lines of which manifests go into a dataset: 28 bytes a line, whatever the line holds, so that many millions fit into memory.
+ * Which lines of which manifests go into a dataset: 26 bytes a line, whatever the line holds, so that many millions fit into memory.
  * The lines themselves are read again, at their offsets, by those who write the shards.
  */
 import { createHash } from "node:crypto";
