@@ -98,7 +98,7 @@ function drawVoice(voices: readonly Voice[], random: Random): Voice {
 
 /** Engines speak fast by default; people who dictate digits do not. */
 function drawStretch(random: Random): number {
-  return 0.8 * 2 ** random.uniform(); // 0.8 to 1.6
+  return 0.8 * 2.2 ** random.uniform(); // 0.8 to 1.76
 }
 
 function drawPitch(random: Random): number {
