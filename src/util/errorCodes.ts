@@ -79,8 +79,6 @@ export const errorCodes = {
   TARRED_BAD_ENTRY: "A manifest line cannot go into a tarred dataset: a key is missing or has the wrong kind of value. The message names the line and the key.",
   TARRED_EMPTY: "No utterance is left to tar after the filters. The message tells how many there were and what the bounds are.",
   TARRED_EXISTS: "The target holds another tarred dataset, or an unfinished one with other settings. Nothing is overwritten unless --overwrite is given.",
-  TARRED_FAILED:
-    "A tarred dataset could not be written: the disk is full or went away, or a shard could not be made. What was finished is kept: the same command goes on from there.",
   TARRED_METADATA: "A metadata.yaml of a tarred dataset is missing, is no YAML, or lacks what is needed. The message names the key.",
   TARRED_NO_SPACE: "The target's disk has less room than the tar files take. Nothing was written.",
 
