@@ -88,16 +88,25 @@ export class HashTable {
   }
 }
 
-/** Numbers in blocks, so that growing never copies what is there. */
+type NumberArray = Float64Array | Float32Array | Uint32Array;
+
+/** Numbers in blocks, so that growing never copies what is there; of 8 bytes, or of 4 where `kind` says so. */
 export class NumberList {
   length = 0;
-  private readonly blocks: Float64Array[] = [];
+  private readonly blocks: NumberArray[] = [];
   private readonly blockSize = 1 << 16;
+  private readonly kind: new (
+    length: number,
+  ) => NumberArray;
+
+  constructor(kind: new (length: number) => NumberArray = Float64Array) {
+    this.kind = kind;
+  }
 
   push(value: number): void {
     const at = this.length++;
-    if (at % this.blockSize === 0) this.blocks.push(new Float64Array(this.blockSize));
-    (this.blocks[Math.floor(at / this.blockSize)] as Float64Array)[at % this.blockSize] = value;
+    if (at % this.blockSize === 0) this.blocks.push(new this.kind(this.blockSize));
+    (this.blocks[Math.floor(at / this.blockSize)] as NumberArray)[at % this.blockSize] = value;
   }
 
   get(index: number): number {
@@ -105,14 +114,14 @@ export class NumberList {
   }
 
   add(index: number, value: number): void {
-    (this.blocks[Math.floor(index / this.blockSize)] as Float64Array)[index % this.blockSize]! += value;
+    (this.blocks[Math.floor(index / this.blockSize)] as NumberArray)[index % this.blockSize]! += value;
   }
 
   /** @returns all of them in one array, and forgets them */
   take(): Float64Array {
     const all = new Float64Array(this.length);
     for (let i = 0; i < this.blocks.length; i++)
-      all.set((this.blocks[i] as Float64Array).subarray(0, Math.min(this.blockSize, this.length - i * this.blockSize)), i * this.blockSize);
+      all.set((this.blocks[i] as NumberArray).subarray(0, Math.min(this.blockSize, this.length - i * this.blockSize)), i * this.blockSize);
     this.blocks.length = 0;
     this.length = 0;
     return all;

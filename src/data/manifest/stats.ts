@@ -97,7 +97,7 @@ export function distribution(values: Float64Array): Distribution | undefined {
     return low + ((values[Math.ceil(place)] as number) - low) * (place % 1);
   };
   let sum = 0;
-  for (const value of values) sum += value;
+  for (let i = 0; i < values.length; i++) sum += values[i] as number; // by index: several times as fast over millions
   return {
     count: values.length,
     mean: sum / values.length,
@@ -146,7 +146,7 @@ function histogramOf(sorted: Float64Array, bars = 20): Histogram {
   const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999) as number);
   const first = Math.floor(min / step) * step;
   const counts: number[] = new Array(Math.floor((max - first) / step) + 1).fill(0);
-  for (const value of sorted) counts[Math.floor((value - first) / step)]!++;
+  for (let i = 0; i < sorted.length; i++) counts[Math.floor(((sorted[i] as number) - first) / step)]!++;
   return { min: first, step, counts };
 }
 
