@@ -19,7 +19,7 @@ for argument in "$@"; do
 done
 absolute() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
 started=$SECONDS
-threads=$(node -p "os.availableParallelism()")
+threads=$(node -p "Math.min(4, os.availableParallelism())")
 step() { printf '\n== %s (after %d min %02d s)\n' "$1" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)) >&2; }
 
 step "Setting up"
@@ -90,11 +90,11 @@ train_until() {
   [ "$last" -lt "$1" ] || return 0
   serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
     --start-epoch $((last + 1)) --num-epochs "$1" --min-utterance "$2" --max-utterance "$3" --wer-interval $((epochs > 12 ? 5 : 3)) \
-    --sample-rate 8000 --feature-dim 40 --max-duration 20 --num-buckets 6 --speed-perturb 1 --enable-spec-aug "$4" --spec-aug-features-mask-size 8 \
+    --sample-rate 8000 --feature-dim 40 --max-duration 30 --num-buckets 6 --speed-perturb 1 --enable-spec-aug "$4" --spec-aug-features-mask-size 8 \
     --num-encoder-layers 3 --downsampling-factor 2 --encoder-dim 96 --encoder-unmasked-dim 80 --feedforward-dim 256 \
     --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 --front-end-channels 8,16,32 \
-    --use-transducer 0 --use-ctc 1 --ref-duration 1 --warm-step 200 --lr-batches 1000 --lr-epochs $(((epochs + 3) / 4)) \
-    --average-period 20 --valid-interval 100000 --log-interval 50 --threads "$threads"
+    --use-transducer 0 --use-ctc 1 --ref-duration 1.5 --warm-step 200 --lr-batches 1000 --lr-epochs $(((epochs + 3) / 4)) \
+    --average-period 20 --valid-interval 100000 --log-interval 50 --threads "$threads" --replicas "$threads"
 }
 
 step "Training a Zipformer, $epochs epochs"

@@ -49,6 +49,7 @@ napi_value init(napi_env env, napi_value exports) {
     exportRandom(env, exports);
     exportRuntime(env, exports);
     exportProfile(env, exports);
+    exportShare(env, exports);
     return exports;
   });
 }

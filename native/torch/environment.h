@@ -120,5 +120,6 @@ void exportAutograd(napi_env env, napi_value exports);
 void exportRandom(napi_env env, napi_value exports);
 void exportRuntime(napi_env env, napi_value exports);
 void exportProfile(napi_env env, napi_value exports);
+void exportShare(napi_env env, napi_value exports);
 
 }  // namespace serac

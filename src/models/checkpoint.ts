@@ -25,6 +25,8 @@ export interface CheckpointState {
   random: RandomState;
   /** What modules remember between steps, by their paths. */
   modules: Record<string, number>;
+  /** Of each further thread that trains: its streams, and what its modules remember. */
+  replicas?: readonly { random: RandomState; generator: string; modules: Record<string, number> }[];
   /** Adam's and Eden's numbers. */
   optimizer: Record<string, unknown>;
   scheduler: { epoch: number; batch: number };

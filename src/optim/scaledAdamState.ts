@@ -100,7 +100,7 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
   batches.forEach((batch, i) => {
     const { exp_avg_sq, delta, ...scale } = (loaded[i] as (typeof loaded)[number]).tensors;
     batch.state = { expAvgSq: exp_avg_sq, delta } as BatchState;
-    if (!batch.isScalar) loadSizes(target.sizes.of(batch, first), scale);
+    if (!batch.isScalar) scope(() => loadSizes(target.sizes.of(batch, first), scale));
     first += batch.parameters.length;
   });
   if (clipping) importClipping(clipping, state.get(batches[0]?.indices[0] as number) as StateEntry, target.settings);
@@ -108,14 +108,14 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
 }
 
 function loadSizes({ paramRms, scaleGrads, scaleExpAvgSq }: ScaleState, saved: Record<string, Tensor>): void {
-  for (const [to, from] of [
+  const pairs = [
     [paramRms, saved.param_rms],
     [scaleGrads, saved.scale_grads],
     [scaleExpAvgSq, saved.scale_exp_avg_sq],
-  ] as [Tensor, Tensor][]) {
+  ] as [Tensor, Tensor][];
+  for (const [to, from] of pairs) {
     noGrad(() => to.copy_(from));
     from.dispose();
-    to.dispose();
   }
 }
 

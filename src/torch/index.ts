@@ -13,5 +13,6 @@ export { type OperatorTime, profile } from "./profile.ts";
 export { allocatedBytes, describeLibtorch, listOperators, liveTensors, peakBytes, setThreads, threads } from "./runtime.ts";
 export { fromSafetensor, loadTensors, saveTensors } from "./safetensors.ts";
 export { keep, scope } from "./scope.ts";
+export { shareTensors, takeTensors } from "./share.ts";
 export type { Argument } from "./tape.ts";
 export { Tensor } from "./tensor.ts";

@@ -71,6 +71,8 @@ export interface TorchAddon {
   reportMemory(): void;
   threads(): number;
   setThreads(count: number): void;
+  shareTensors(count: number): void;
+  takeTensors(count: number): void;
   profileStart(): void;
   profileStop(): (string | number)[];
   describe(): LibtorchDescription;

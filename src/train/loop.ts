@@ -27,9 +27,11 @@ import { parseOptions } from "../util/options.ts";
 import { Random } from "../util/random.ts";
 import { describeCuts, epochBatches, prepareCuts, specAugmentOf } from "./data.ts";
 import { adjustedBatchCount, batchLoss } from "./loss.ts";
-import { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
+import { addLosses, type LossSums, perFrame, showLosses, sumLosses } from "./metrics.ts";
 import { flattenState, unflattenState } from "./optimizerState.ts";
 import { checkTrainOptions, type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";
+import { modulesState, type ReplicaState, restoreModules } from "./replicaState.ts";
+import { type Part, Replicas, splitBatch } from "./replicas.ts";
 import { type Validation, validate } from "./validate.ts";
 
 /** Who is told how training goes. */
@@ -93,6 +95,8 @@ class Trainer {
   private readonly optimizer: ScaledAdam;
   private readonly scheduler: Eden;
   private average: Map<string, Tensor>;
+  private replicas: Replicas | undefined;
+  private replicaStates: readonly ReplicaState[] | undefined;
   private readonly tokens = new Map<string, number[]>();
   private readonly unreadable = new LeftOut();
 
@@ -106,7 +110,8 @@ class Trainer {
   private lastValidLoss: number | undefined;
 
   static async start(options: TrainOptions, report: TrainReporter): Promise<Trainer> {
-    if (options.threads > 0) setThreads(options.threads);
+    const share = Math.max(1, Math.floor(options.threads / options.replicas));
+    if (options.threads > 0 || options.replicas > 1) setThreads(share);
     const tokenizerBytes = readTokenizer(options.bpeModel);
     const tokenizer = SentencePiece.fromBytes(tokenizerBytes);
     const say = (line: string): void => report.say(line);
@@ -171,10 +176,8 @@ class Trainer {
     this.scheduler.loadStateDict(state.scheduler);
     this.generator.restore(checkpoint.generator);
     this.random.restore(state.random);
-    for (const [path, module] of this.model.namedModules()) {
-      const remembered = state.modules[path];
-      if (remembered !== undefined) module.restoreTrainingState(remembered);
-    }
+    restoreModules(this.model, state.modules);
+    this.replicaStates = state.replicas;
     this.average = new Map(Array.from(checkpoint.modelAvg ?? [], ([key, tensor]) => [key, keep(tensor.to({ dtype: "float64", device: this.options.device }))]));
     this.b = state.batchIdxTrain;
     this.setBatchCount();
@@ -187,6 +190,20 @@ class Trainer {
   }
 
   async run(signal: AbortSignal | undefined): Promise<TrainResult> {
+    const { replicas, threads } = this.options;
+    if (replicas > 1) {
+      const share = Math.max(1, Math.floor(threads / replicas));
+      this.replicas = new Replicas(replicas - 1, { model: this.model, config: this.config, options: this.options, threads: share, states: this.replicaStates });
+    }
+    try {
+      return await this.epochs(signal);
+    } finally {
+      await this.replicas?.close();
+      this.dispose();
+    }
+  }
+
+  private async epochs(signal: AbortSignal | undefined): Promise<TrainResult> {
     const { numEpochs, expDir } = this.options;
     let path = "";
     let interrupted = false;
@@ -195,17 +212,16 @@ class Trainer {
       if (!finished) {
         interrupted = signal?.aborted ?? false;
         path = batchPath(expDir, this.b);
-        this.save(path);
+        await this.save(path);
         this.report.say(`saved ${path}; to go on: --start-batch ${this.b}`);
         break;
       }
       await this.validateNow(this.options.werInterval > 0 && (this.epoch % this.options.werInterval === 0 || this.epoch === numEpochs));
       this.batchesDone = 0;
       path = epochPath(expDir, this.epoch);
-      this.save(path);
+      await this.save(path);
     }
     for (const line of this.unreadable.lines()) this.report.say(`left out while training: ${line}`);
-    this.dispose();
     return { checkpoint: path, epochs: this.epoch - (path.includes("checkpoint-") ? 0 : 1), updates: this.b, validLoss: this.lastValidLoss, validWer: this.lastWer, interrupted };
   }
 
@@ -235,7 +251,7 @@ class Trainer {
     });
     for await (const batch of loader) {
       if (signal?.aborted || (options.maxSteps > 0 && this.b >= options.maxSteps)) return false;
-      const sums = this.step(batch);
+      const sums = await this.step(batch);
       audioSeconds += batch.audioSeconds;
       this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
       this.batchesDone = batch.place + 1;
@@ -247,7 +263,7 @@ class Trainer {
       );
       if (this.b % options.logInterval === 0) this.log(batch, sums, rate);
       if (this.b % options.saveEveryN === 0) {
-        this.save(batchPath(options.expDir, this.b));
+        await this.save(batchPath(options.expDir, this.b));
         removeOldCheckpoints(options.expDir, options.keepLastK);
       }
       if (this.batchesDone % options.validInterval === 0 && this.batchesDone < batches.length) {
@@ -259,21 +275,28 @@ class Trainer {
     return true;
   }
 
-  private step(batch: Batch): LossSums {
+  private async step(batch: Batch): Promise<LossSums> {
     const { options } = this;
     if (this.b % 10 === 0) this.setBatchCount();
     this.b++;
     const y = batch.cuts.map((cut) => this.tokensOf(cut.text));
-    return scope(() => {
-      const { loss, sums } = autocast({ device: options.device, enabled: options.useBf16 }, () => batchLoss(this.model, batch, y, options, this.b));
-      if (!Number.isFinite(sums.loss)) this.refuse(batch, sums);
-      loss.backward();
+    const [own, ...others] = splitBatch(batch, y, options.replicas) as [Part, ...Part[]];
+    const running = this.replicas?.run(others, { b: this.b, batchCount: adjustedBatchCount(this.b - 1, options) });
+    running?.catch(() => {}); // awaited below
+    let sums = scope(() => {
+      const { loss, sums } = autocast({ device: options.device, enabled: options.useBf16 }, () => batchLoss(this.model, own.inputs, own.y, options, this.b));
+      if (Number.isFinite(sums.loss)) loss.backward();
+      return sums;
+    });
+    for (const part of (await running)?.() ?? []) sums = sumLosses(sums, part);
+    if (!Number.isFinite(sums.loss)) this.refuse(batch, sums);
+    scope(() => {
       this.scheduler.stepBatch(this.b);
       this.optimizer.step();
       this.optimizer.zeroGrad();
       if (this.b % options.averagePeriod === 0) updateAverage(this.average, this.model, { batchIdxTrain: this.b, averagePeriod: options.averagePeriod });
-      return sums;
     });
+    return sums;
   }
 
   /** The manifest's durations may be wrong: what the audio really has is checked again, since a CTC loss of too few frames is infinite. */
@@ -341,7 +364,8 @@ class Trainer {
     return validation;
   }
 
-  private save(path: string): void {
+  private async save(path: string): Promise<void> {
+    const replicas = await this.replicas?.states();
     scope(() => {
       const { tensors, numbers } = flattenState(this.optimizer.stateDict());
       const checkpoint: Checkpoint = {
@@ -353,7 +377,8 @@ class Trainer {
           bestValidLoss: this.bestValidLoss,
           bestValidEpoch: this.bestValidEpoch,
           random: this.random.state(),
-          modules: Object.fromEntries(Array.from(this.model.namedModules(), ([path, module]) => [path, module.trainingState()]).filter(([, state]) => state !== undefined)),
+          modules: modulesState(this.model),
+          replicas,
           optimizer: numbers,
           scheduler: this.scheduler.stateDict(),
           averagePeriod: this.options.averagePeriod,

@@ -6,6 +6,9 @@ import { fromTypedArray, type Tensor } from "../torch/index.ts";
 import type { LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
 
+/** What losses are computed of: padded features (N, frames, bins), and the frames of each row. */
+export type LossInputs = Pick<Batch, "inputs" | "frames" | "bins" | "inputLens">;
+
 /** A batch's loss, summed over utterances, and its parts as numbers. */
 export interface BatchLoss {
   /** (), with gradient. */
@@ -31,8 +34,8 @@ export function adjustedBatchCount(b: number, { maxDuration, refDuration }: Pick
  * @param y token ids of each utterance, in the batch's order
  * @param b updates done
  */
-export function batchLoss(model: AsrModel, batch: Batch, y: readonly (readonly number[])[], options: TrainOptions, b: number): BatchLoss {
-  const x = fromTypedArray(batch.inputs, [batch.cuts.length, batch.frames, batch.bins], { device: options.device });
+export function batchLoss(model: AsrModel, batch: LossInputs, y: readonly (readonly number[])[], options: TrainOptions, b: number): BatchLoss {
+  const x = fromTypedArray(batch.inputs, [batch.inputLens.length, batch.frames, batch.bins], { device: options.device });
   const parts = asrLoss(model, {
     x,
     xLens: batch.inputLens,

@@ -19,6 +19,13 @@ export function addLosses(a: LossSums | undefined, b: LossSums, fade = 1): LossS
   return sum;
 }
 
+/** The losses of a batch that was computed in two parts. A part that is not finite makes the sum so. */
+export function sumLosses(a: LossSums, b: LossSums): LossSums {
+  const sum: LossSums = { ...a };
+  for (const [name, value] of Object.entries(b)) sum[name] = (a[name] ?? 0) + value;
+  return sum;
+}
+
 /** "loss=0.2135, ctc_loss=0.1013, over 12345 frames" */
 export function showLosses(sums: LossSums): string {
   const losses = Object.entries(perFrame(sums)).map(([name, value]) => `${name}=${Number(value.toPrecision(4))}`);

@@ -39,6 +39,7 @@ export const trainOptions = {
   seed: integer({ default: 42, min: 0, group: world, help: "seeds weights, order, masks" }),
   device: choice(["cpu", "cuda"], { default: "cpu", group: world, help: "where to train" }),
   threads: integer({ default: 0, min: 0, group: world, help: "threads of operators; 0 leaves libtorch's choice" }),
+  replicas: integer({ default: 1, min: 1, group: world, help: "threads that each compute a part of every batch, with a share of --threads; CPU only" }),
   useBf16: boolean({ default: false, group: world, help: "mixed precision with bfloat16" }),
   saveEveryN: integer({ default: 4000, min: 1, group: world, unit: "updates", help: "save checkpoint-B so often" }),
   keepLastK: integer({ default: 30, min: 1, group: world, help: "checkpoint-B files to keep" }),
@@ -89,6 +90,7 @@ export function checkTrainOptions(options: TrainOptions): TrainOptions {
   if (!useTransducer && !useCtc) refuse("neither --use-transducer nor --use-ctc is on", "turn one of them on");
   if (options.saveEveryN < options.averagePeriod) refuse(`--save-every-n is ${options.saveEveryN}, expected --average-period (${options.averagePeriod}) or more`);
   if (options.minUtterance > options.maxUtterance) refuse(`--min-utterance ${options.minUtterance} is above --max-utterance ${options.maxUtterance}`);
+  if (options.replicas > 1 && options.device !== "cpu") refuse(`--replicas ${options.replicas} is for --device cpu`, "leave it out");
   if (useTransducer) return options;
   if (!useAttentionDecoder) return { ...options, ctcLossScale: 1 };
   if (Math.abs(ctcLossScale + attentionDecoderLossScale - 1) > 1e-9)

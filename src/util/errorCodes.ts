@@ -94,6 +94,7 @@ export const errorCodes = {
   TRAIN_GRADIENTS_NOT_FINITE:
     "The gradients of at least half of the last steps were infinite or not a number, so that no threshold for clipping can be taken from them. Usual causes: too high a learning rate, utterances with more tokens than frames, or fp16.",
   TRAIN_EXISTS: "Training from the start was asked for in a folder that holds the epochs of an earlier run, which would be overwritten.",
+  TRAIN_REPLICA_FAILED: "One of the threads of --replicas failed or ended. The message is its error.",
   TRAIN_LOSS_NOT_FINITE:
     "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",
   TRAIN_NO_DATA: "No utterance is left to train on, after those that cannot be used were left out. The message counts them by reason.",
