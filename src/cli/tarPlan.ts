@@ -6,7 +6,7 @@ const strategies = ["scatter", "replicate", "even", "repeat"] as const;
 /** `serac tar plan`: what ranks and workers would read of a tarred dataset, before training. */
 export const tarPlan = command({
   name: "tar plan",
-  summary: "Say before training what each rank would read of a tarred dataset, and whether it can hang",
+  summary: "Say before training what each rank would read of a tarred dataset",
   description:
     "Reads manifests and the headers of all tars, no audio. Exit code 1 where some rank would run out of batches before the others.\nWithout --manifest the tars are WebDataset's, which hold their texts themselves.",
   examples: [
