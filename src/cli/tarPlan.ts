@@ -15,8 +15,8 @@ export const tarPlan = command({
   ],
   options: {
     manifest: strings({ unit: "files", help: "manifests: one for all tars, or one for each" }),
-    tars: strings({ required: true, unit: "files", help: "tars" }),
-    worldSize: integer({ default: 1, min: 1, help: "ranks" }),
+    tars: strings({ required: true, unit: "files", help: "tar files of the dataset" }),
+    worldSize: integer({ default: 1, min: 1, help: "ranks that train together" }),
     numWorkers: integer({ default: 1, min: 1, help: "loaders of each rank" }),
     batchSize: integer({ default: 1, min: 1, help: "utterances of a batch" }),
     tarredShardStrategy: choice(strategies, { default: "scatter", help: "scatter and replicate are NeMo's; under even and repeat no rank runs out first" }),
