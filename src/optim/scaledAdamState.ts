@@ -103,7 +103,7 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
     if (!batch.isScalar) scope(() => loadSizes(target.sizes.of(batch, first), scale));
     first += batch.parameters.length;
   });
-  if (clipping) importClipping(clipping, state.get(batches[0]?.indices[0] as number) as StateEntry, target.settings);
+  if (clipping) scope(() => importClipping(clipping, state.get(batches[0]?.indices[0] as number) as StateEntry, target.settings));
   return { steps, lr };
 }
 

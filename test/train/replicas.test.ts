@@ -73,22 +73,14 @@ describe("replicas", () => {
   test("learn, give the same parameters run after run, and go on from a checkpoint as if they had not stopped", async () => {
     const before = liveTensors();
     const two = { ...options, replicas: 2, threads: 2 };
-    const whole = await train({ ...two, expDir: exp("whole"), numEpochs: 4 });
-    await train({ ...two, expDir: exp("again"), numEpochs: 4 });
-    await train({ ...two, expDir: exp("parts"), numEpochs: 2 });
-    await train({ ...two, expDir: exp("parts"), numEpochs: 4, startEpoch: 3 });
-    await train({ ...options, expDir: exp("one"), numEpochs: 4 });
-    const [a, b, c, one] = ["whole", "again", "parts", "one"].map((name) => parameters(join(exp(name), "epoch-4.safetensors"))) as [
-      Map<string, number[]>,
-      Map<string, number[]>,
-      Map<string, number[]>,
-      Map<string, number[]>,
-    ];
+    const whole = await train({ ...two, expDir: exp("whole"), numEpochs: 2 });
+    await train({ ...two, expDir: exp("again"), numEpochs: 2 });
+    const half = await train({ ...two, expDir: exp("parts"), numEpochs: 1 });
+    await train({ ...two, expDir: exp("parts"), numEpochs: 2, startEpoch: 2 });
+    const [a, b, c] = ["whole", "again", "parts"].map((name) => parameters(join(exp(name), "epoch-2.safetensors")));
     expect(b).toEqual(a);
     expect(c).toEqual(a);
-    expect(one).not.toEqual(a); // other draws
-    const [first, last] = await Promise.all([train({ ...two, expDir: exp("short"), numEpochs: 1 }), Promise.resolve(whole)]);
-    expect(last.validLoss as number).toBeLessThan(first.validLoss as number);
+    expect(whole.validLoss as number).toBeLessThan(half.validLoss as number);
     expect(liveTensors()).toBe(before);
   });
 
