@@ -1,6 +1,6 @@
 /** Files that appear whole or not at all: written beside their place, then renamed over it. */
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
-import { dirname } from "node:path";
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 
 let counter = 0;
@@ -17,6 +17,12 @@ export function removeQuietly(path: string): void {
   } catch {
     // The error that led here matters more.
   }
+}
+
+/** Removes from a folder what a killed process was writing beside its place: names as `temporaryPath` makes them. */
+export function removeTemporaries(folder: string): void {
+  if (!existsSync(folder)) return;
+  for (const name of readdirSync(folder)) if (/\.tmp-\d+-\d+$/.test(name)) removeQuietly(join(folder, name));
 }
 
 /**

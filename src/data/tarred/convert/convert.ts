@@ -5,7 +5,7 @@
 import { createHash, randomInt } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { fileError, makeFolder, removeQuietly, writeAtomically, writeFileAtomic, writeFully } from "../../../formats/atomic.ts";
+import { fileError, makeFolder, removeQuietly, removeTemporaries, writeAtomically, writeFileAtomic, writeFully } from "../../../formats/atomic.ts";
 import { ConfigError, ManifestError } from "../../../util/errors.ts";
 import { parseOptions } from "../../../util/options.ts";
 import { packageRoot } from "../../../util/paths.ts";
@@ -299,7 +299,10 @@ class Conversion {
     const firstShard = this.base?.firstShard ?? 0;
     const earlier = this.journal.read();
     if (earlier !== undefined) {
-      if (earlier.head.identity === identity) return { done: new Map(earlier.shards.map((one) => [one.shard, one])), seed: earlier.head.seed };
+      if (earlier.head.identity === identity) {
+        for (const folder of [this.target, join(this.target, "sharded_manifests")]) removeTemporaries(folder);
+        return { done: new Map(earlier.shards.map((one) => [one.shard, one])), seed: earlier.head.seed };
+      }
       if (!overwrite) throw targetInUse(this.target, "the folder holds an unfinished conversion with other settings or inputs");
     } else if (!overwrite) {
       const taken = filesIn(this.target).find((name) => {
