@@ -3,6 +3,7 @@
  * keys keep their order, NaN and Infinity are taken. What `dumpPython` gives equals json.dumps(json.loads(text), ensure_ascii=False) byte for byte.
  * Source: CPython Lib/json (encoder.py, scanner.py) and float.__repr__.
  */
+import { pythonFloat as repr } from "./pythonNumber.ts";
 
 /** A number that JavaScript would print otherwise than Python: 1.0, 1e+16, 12345678901234567890. */
 export class PyNumber {
@@ -28,18 +29,10 @@ export type PyValue = null | boolean | number | PyNumber | string | PyValue[] | 
 
 /**
  * @returns a float as Python's json module writes it: 1.0, 0.1, 1e-05, 1e+16, NaN, -Infinity
- * Source: CPython, Objects/floatobject.c: repr writes decimal point positions -4 < p <= 16 without an exponent.
  */
 export function pythonFloat(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
-  if (value === 0) return Object.is(value, -0) ? "-0.0" : "0.0";
-  const size = Math.abs(value);
-  if (size >= 1e16 || size < 1e-4) {
-    const [mantissa, exponent] = value.toExponential().split("e") as [string, string]; // the shortest digits, as Python's
-    return `${mantissa}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
-  }
-  const text = String(value);
-  return text.includes(".") ? text : `${text}.0`;
+  return repr(value);
 }
 
 /** @returns a float for `dumpPython`: 2 is written as 2.0 */

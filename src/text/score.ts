@@ -2,6 +2,7 @@
  * The files that icefall's decoding scripts leave: recogs-*.txt, errs-*.txt and wer-summary-*.txt, to the character.
  * Source: icefall/utils.py (store_transcripts, write_error_stats) and zipformer/decode.py (save_results).
  */
+import { pythonFloat } from "../formats/pythonNumber.ts";
 import { type AlignedPair, align, countErrors, type ErrorCounts } from "./align.ts";
 
 /** One utterance with its words. */
@@ -173,10 +174,4 @@ export function formatSummary(percents: Readonly<Record<string, number>> | Reado
   const entries: [string, number][] = percents instanceof Map ? [...percents] : Object.entries(percents);
   const lines = entries.sort(([, a], [, b]) => a - b).map(([settings, x]) => `${settings}\t${pythonFloat(x)}`);
   return ["settings\tWER", ...lines].map((line) => `${line}\n`).join("");
-}
-
-/** A float as Python's str writes it, for rates of two decimals. */
-function pythonFloat(x: number): string {
-  if (x === Infinity) return "inf";
-  return Number.isInteger(x) ? x.toFixed(1) : String(x);
 }
