@@ -2,6 +2,8 @@ export { writeFileAtomic } from "./atomic.ts";
 export { readBytes } from "./byteSource.ts";
 export type { JsonLine, ReadJsonlOptions } from "./jsonl.ts";
 export { parseJsonLine, readJsonl, writeJsonl } from "./jsonl.ts";
+export { compressLilcom, decompressLilcom, type FloatArray, type LilcomOptions, lilcomShape } from "./lilcom.ts";
+export { type NpyHeader, parseNpy, parseNpyHeader, serializeNpy } from "./npy.ts";
 export type { Dumpable, PyObject, PyValue } from "./pythonJson.ts";
 export { dumpPython, JsonSyntaxError, PyNumber, parsePython, plainValue, pyFloat, pythonFloat } from "./pythonJson.ts";
 export type { SafeData, SafeDtype, SafeTensor, SafeTensors } from "./safetensors.ts";

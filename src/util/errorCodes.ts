@@ -14,6 +14,8 @@ export const errorCodes = {
   FILE_UNWRITABLE: "A file cannot be written: no permission, no space, or no such folder. What was there before is unchanged.",
   GZIP_BAD: "A file that begins like gzip is damaged or ends early. Compress or copy it again.",
   JSONL_BAD_LINE: "A line of a JSON-lines file is not JSON. The message gives file:line:column of the first character that does not fit.",
+  LILCOM_BAD: "Features that are not lilcom data, are damaged or cut off, or an array that lilcom cannot hold. Compute the features again, or copy their archive again.",
+  NPY_BAD: "A file that is no NumPy array of real numbers: another format, a pickle, or one that ends early.",
   SAFETENSORS_BAD: "A safetensors file breaks its format: no JSON header, an unknown dtype, or sizes that do not agree.",
   SAFETENSORS_TRUNCATED: "A safetensors file is shorter than its header says. It was not copied or written to its end.",
   TAR_BAD: "A tar archive breaks its format: a header whose checksum or numbers do not fit, or a broken PAX header. The message gives the archive and the position.",
@@ -66,6 +68,13 @@ export const errorCodes = {
   MANIFEST_PRETTY_PRINTED: "A manifest holds one JSON value over several lines, where an object on each line is expected. `serac manifest convert --from json` writes it so.",
   MANIFEST_SHAR_BAD: "A folder of lhotse's Shar format whose cuts and recordings do not go together: another number of shards or members, or another order.",
 
+  SAMPLER_BAD_STATE: "A state to go on from is not of this sampler: of another version, with other settings, or damaged. The message says what differs.",
+  SAMPLER_BINS: "Duration bins cannot be used: not in ascending order, not above 0, or not as many as the batch sizes need. The message says which bin it is.",
+  SAMPLER_EMPTY: "A source has no item to make batches of: it is empty, or all of it was left out.",
+  SAMPLER_SOURCE_CHANGED: "The data differs from what it was when the state was saved, so that the remaining batches of that epoch no longer exist. The next epoch can be started.",
+  SAMPLER_TOO_FEW: "A source has fewer items than there are ranks, so that some rank would have nothing to train on.",
+  SAMPLER_TOO_LONG: "An utterance is longer than a whole batch may be. Leave it out by its duration, or raise the limit.",
+
   SHARDS_ALL_DAMAGED: "A rank or worker has nothing but damaged members in its share of a tarred dataset, so that there is nothing to go on with.",
   SHARDS_BAD_PATTERN:
     "A pattern of shards cannot be expanded: a brace without its partner, far too many results, or brackets that are part of a folder's name. Ranges are written {0..63} or _OP_0..63_CL_; a backslash before a bracket makes it an ordinary character.",
@@ -77,6 +86,8 @@ export const errorCodes = {
   TARRED_AUDIO:
     "Audio of a dataset to be tarred is missing, unreadable or without a byte. All such files are counted before anything is written and the first ones are named, with their places in the manifest.",
   TARRED_BAD_ENTRY: "A manifest line cannot go into a tarred dataset: a key is missing or has the wrong kind of value. The message names the line and the key.",
+  TARRED_BUSY:
+    "Another process is at work in the target folder; the message names it. A lock that a killed process left on this machine is taken over; one of a machine that cannot be asked has to be removed by hand.",
   TARRED_EMPTY: "No utterance is left to tar after the filters. The message tells how many there were and what the bounds are.",
   TARRED_EXISTS: "The target holds another tarred dataset, or an unfinished one with other settings. Nothing is overwritten unless --overwrite is given.",
   TARRED_METADATA: "A metadata.yaml of a tarred dataset is missing, is no YAML, or lacks what is needed. The message names the key.",
