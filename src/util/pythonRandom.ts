@@ -12,9 +12,12 @@ export interface Shufflable<T> {
   [index: number]: T;
 }
 
+/** What `getstate()` holds: 624 words and how many of them are used. */
+export type PythonRandomState = readonly number[];
+
 /** `random.Random(seed)`. */
 export class PythonRandom {
-  private readonly state = new Uint32Array(n);
+  private readonly words = new Uint32Array(n);
   private index = n;
 
   /** @param seed any whole number, as random.seed() takes it: its sign does not matter, its size is not limited */
@@ -32,7 +35,7 @@ export class PythonRandom {
   /** The generator of NumPy's `RandomState(seed)`, which is seeded by a single number from 0 to 2^32 - 1: see util/numpyRandom.ts. */
   static ofNumpy(seed: number): PythonRandom {
     const generator = new PythonRandom(0);
-    const { state } = generator;
+    const { words: state } = generator;
     state[0] = seed;
     for (let i = 1; i < n; i++) {
       const x = (state[i - 1] as number) ^ ((state[i - 1] as number) >>> 30);
@@ -41,8 +44,20 @@ export class PythonRandom {
     return generator;
   }
 
+  /** The words of `getstate()`, whose last one is the place among them. */
+  state(): PythonRandomState {
+    return [...this.words, this.index];
+  }
+
+  /** Goes on where `state()` was taken. */
+  restore(state: PythonRandomState): this {
+    this.words.set(state.slice(0, n));
+    this.index = state[n] as number;
+    return this;
+  }
+
   private seedByArray(key: readonly number[]): void {
-    const { state } = this;
+    const { words: state } = this;
     state[0] = 19650218;
     for (let i = 1; i < n; i++) {
       const x = (state[i - 1] as number) ^ ((state[i - 1] as number) >>> 30);
@@ -71,7 +86,7 @@ export class PythonRandom {
   }
 
   private refill(): void {
-    const { state } = this;
+    const { words: state } = this;
     for (let i = 0; i < n; i++) {
       const y = ((state[i] as number) & 0x80000000) | ((state[(i + 1) % n] as number) & 0x7fffffff);
       state[i] = (state[(i + m) % n] as number) ^ (y >>> 1) ^ (y & 1 ? 0x9908b0df : 0);
@@ -82,7 +97,7 @@ export class PythonRandom {
   /** @returns the next 32 bits, as an unsigned number */
   uint32(): number {
     if (this.index === n) this.refill();
-    let y = this.state[this.index++] as number;
+    let y = this.words[this.index++] as number;
     y ^= y >>> 11;
     y ^= (y << 7) & 0x9d2c5680;
     y ^= (y << 15) & 0xefc60000;
@@ -101,6 +116,11 @@ export class PythonRandom {
       const r = this.uint32() >>> shift;
       if (r < limit) return r;
     }
+  }
+
+  /** `choice(items)`. */
+  choice<T>(items: readonly T[]): T {
+    return items[this.below(items.length)] as T;
   }
 
   /** `randint(low, high)`: both ends included. */

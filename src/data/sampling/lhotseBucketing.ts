@@ -1,0 +1,217 @@
+/**
+ * The batches of lhotse's DynamicBucketingSampler, to the last cut, with all that is odd about them: a batch ends after the cut with which it
+ * is nearly over its limit, even where that one is far longer, and the order of buckets is the same in every epoch.
+ * Source: lhotse 1.33, dataset/sampling/dynamic_bucketing.py (behaviour, checked by scripts/interop/sampling.sh).
+ */
+import { ConfigError } from "../../util/errors.ts";
+import { PythonRandom, type PythonRandomState } from "../../util/pythonRandom.ts";
+import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
+import type { Feed } from "./feed.ts";
+import type { Filling } from "./limits.ts";
+import type { Json } from "./source.ts";
+
+/** lhotse's own seed of the order of buckets when ranks are kept in step. */
+const bucketSeed = 1234;
+
+/** How lhotse draws. */
+export interface LhotseBucketingOptions {
+  buckets: number;
+  bufferSize: number;
+  shuffle: boolean;
+  dropLast: boolean;
+  worldSize: number;
+  /** lhotse's sync_buckets. */
+  syncBuckets: boolean;
+}
+
+interface Queue {
+  refs: number[];
+  durations: number[];
+}
+
+interface SavedQueues {
+  random: PythonRandomState;
+  bucketRandom: PythonRandomState;
+  choice: { bucket: number; used: number };
+  buckets: Queue[];
+  started: boolean;
+  over: boolean;
+}
+
+/** An epoch of it. */
+export class LhotseBucketing implements BatchMaker {
+  private readonly feed: Feed;
+  private readonly filling: Filling;
+  private readonly options: LhotseBucketingOptions;
+  private readonly random: PythonRandom;
+  private readonly bucketRandom = new PythonRandom(bucketSeed);
+  private readonly buckets: Queue[];
+  /** The bucket that was drawn last, and how often it was used; -1 before the first. */
+  private choice = { bucket: -1, used: 0 };
+  private started = false;
+  private over = false;
+  private indexes = new Int32Array(0);
+
+  constructor(feed: Feed, filling: Filling, random: PythonRandom, options: LhotseBucketingOptions, saved?: SavedQueues) {
+    this.feed = feed;
+    this.filling = filling;
+    this.random = random;
+    this.options = options;
+    this.buckets = Array.from({ length: options.buckets }, () => ({ refs: [], durations: [] }));
+    if (saved) this.restore(saved);
+  }
+
+  private restore({ random, bucketRandom, choice, buckets, started, over }: SavedQueues): void {
+    if (buckets.length !== this.buckets.length)
+      throw new ConfigError("SAMPLER_BAD_STATE", {
+        message: `the state has ${buckets.length} buckets, expected ${this.buckets.length}`,
+        fix: "give the same bins, or start the epoch again",
+      });
+    this.random.restore(random);
+    this.bucketRandom.restore(bucketRandom);
+    this.choice = { ...choice };
+    this.started = started;
+    this.over = over;
+    buckets.forEach(({ refs, durations }, i) => {
+      this.buckets[i] = { refs: [...refs], durations: [...durations] };
+    });
+  }
+
+  private readonly put = (bucket: number, ref: number, duration: number): void => {
+    const { refs, durations } = this.buckets[bucket] as Queue;
+    refs.push(ref);
+    durations.push(duration);
+  };
+
+  async next(): Promise<ItemBatch | undefined> {
+    if (!this.started) {
+      this.started = true;
+      await this.feed.fill(this.options.bufferSize, this.put);
+    }
+    if (this.over) return undefined;
+    const index = this.options.syncBuckets ? this.chooseInStep() : this.chooseFreely();
+    const bucket = this.buckets[index];
+    // Without sync_buckets lhotse draws from empty buckets too, and ends there.
+    if (!bucket || bucket.refs.length === 0) {
+      if (bucket && this.options.shuffle) this.shuffled(bucket);
+      this.over = true;
+      return undefined;
+    }
+    const batch = this.options.shuffle ? this.drawShuffled(bucket, index) : this.drawInOrder(bucket, index);
+    await this.feed.fill(batch.refs.length, this.put);
+    return batch;
+  }
+
+  private chooseFreely(): number {
+    const all = this.buckets.map((_, i) => i);
+    const ready = all.filter((i) => this.isReady(i));
+    if (ready.length === 0 && this.options.dropLast) return -1;
+    return this.random.choice(ready.length > 0 ? ready : all);
+  }
+
+  private chooseInStep(): number {
+    const { choice, options, buckets } = this;
+    if (choice.bucket < 0 || choice.used === options.worldSize) {
+      choice.bucket = this.bucketRandom.below(buckets.length);
+      choice.used = 0;
+    }
+    choice.used++;
+    const ready = this.scan((i) => this.isReady(i));
+    if (ready >= 0 || options.dropLast) return ready;
+    return this.scan((i) => (this.buckets[i] as Queue).refs.length > 0);
+  }
+
+  /** The first bucket for which `test` holds, beginning at the drawn one: then the one before, the one behind, two before, and so on. */
+  private scan(test: (index: number) => boolean): number {
+    const count = this.buckets.length;
+    let at = this.choice.bucket;
+    let lowest = at;
+    let highest = at;
+    for (let attempts = 1; !(at >= 0 && at < count && test(at)); attempts++) {
+      if (lowest < 0 && highest >= count) return -1;
+      at += attempts % 2 === 0 ? attempts : -attempts;
+      lowest = Math.min(lowest, at);
+      highest = Math.max(highest, at);
+    }
+    return at;
+  }
+
+  private isReady(index: number): boolean {
+    const { filling } = this;
+    const { durations } = this.buckets[index] as Queue;
+    filling.start(index);
+    for (let i = 0; i < durations.length; i++) {
+      filling.add(durations[i] as number);
+      if (filling.isFull) return true;
+    }
+    return false;
+  }
+
+  private drawInOrder(bucket: Queue, index: number): ItemBatch {
+    const { filling } = this;
+    filling.start(index);
+    let count = 0;
+    while (count < bucket.refs.length) {
+      filling.add(bucket.durations[count++] as number);
+      if (filling.isFull) break;
+    }
+    return { refs: bucket.refs.splice(0, count), durations: bucket.durations.splice(0, count), bucket: index, repeated: 0 };
+  }
+
+  /** Places of the bucket in Python's random order. */
+  private shuffled({ refs }: Queue): Int32Array {
+    if (this.indexes.length < refs.length) this.indexes = new Int32Array(2 * refs.length);
+    const indexes = this.indexes.subarray(0, refs.length);
+    for (let i = 0; i < indexes.length; i++) indexes[i] = i;
+    return this.random.shuffle<number, Int32Array>(indexes);
+  }
+
+  private drawShuffled(bucket: Queue, index: number): ItemBatch {
+    const { filling } = this;
+    const { refs, durations } = bucket;
+    const order = this.shuffled(bucket);
+    const batch: ItemBatch = { refs: [], durations: [], bucket: index, repeated: 0 };
+    filling.start(index);
+    for (const place of order) {
+      const duration = durations[place] as number;
+      filling.add(duration);
+      batch.refs.push(refs[place] as number);
+      batch.durations.push(duration);
+      if (filling.isFull) break;
+    }
+    const used = order.slice(0, batch.refs.length).sort();
+    let to = used[0] as number;
+    let next = 0;
+    for (let from = to; from < refs.length; from++) {
+      if (from === used[next]) {
+        next++;
+        continue;
+      }
+      refs[to] = refs[from] as number;
+      durations[to++] = durations[from] as number;
+    }
+    refs.length = to;
+    durations.length = to;
+    return batch;
+  }
+
+  state(): Json {
+    return {
+      feed: this.feed.state(),
+      random: this.random.state(),
+      bucketRandom: this.bucketRandom.state(),
+      choice: { ...this.choice },
+      buckets: this.buckets.map(({ refs, durations }) => ({ refs: [...refs], durations: [...durations] })),
+      started: this.started,
+      over: this.over,
+    };
+  }
+
+  held(): number[] {
+    return this.buckets.flatMap(({ refs }) => refs);
+  }
+
+  close(): Promise<void> {
+    return this.feed.close();
+  }
+}

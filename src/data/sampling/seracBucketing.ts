@@ -1,0 +1,210 @@
+/**
+ * Batches from buckets that a stream keeps filled. A bounded number of items is held; a batch is drawn from one bucket, so that it pads little.
+ * After lhotse's DynamicBucketingSampler, without its faults: no batch is over its limits (a cut that does not fit starts the bucket's next
+ * batch), which bucket comes next depends on seed and epoch, and drawing costs the same for any size of bucket.
+ * With a single bucket it is a shuffle buffer.
+ */
+import { ConfigError } from "../../util/errors.ts";
+import type { Random, RandomState } from "../../util/random.ts";
+import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
+import type { Feed } from "./feed.ts";
+import type { Filling } from "./limits.ts";
+import type { Json } from "./source.ts";
+
+/** How to draw. */
+export interface DrawOptions {
+  buckets: number;
+  /** Items that are held. */
+  bufferSize: number;
+  shuffle: boolean;
+  dropLast: boolean;
+  /** Batches that are drawn from one bucket in a row: one for each rank, so that ranks work on like batches. */
+  worldSize: number;
+}
+
+/** Items of a bucket. With `first` the next batch begins with the item there: it did not fit in the last one. */
+class Bucket {
+  refs: number[] = [];
+  durations: number[] = [];
+  /** The first item that is not taken yet: items are taken from here in their order where nothing is shuffled. */
+  head = 0;
+  /** The item at `head` comes first. */
+  carried = false;
+
+  get size(): number {
+    return this.refs.length - this.head;
+  }
+
+  push(ref: number, duration: number): void {
+    this.refs.push(ref);
+    this.durations.push(duration);
+  }
+
+  /** Makes an item the one that comes first. */
+  carry(place: number): void {
+    const { refs, durations, head } = this;
+    const ref = refs[place] as number;
+    const duration = durations[place] as number;
+    refs[place] = refs[head] as number;
+    durations[place] = durations[head] as number;
+    refs[head] = ref;
+    durations[head] = duration;
+    this.carried = true;
+  }
+
+  /** Takes an item out; the last one takes its place. */
+  takeAt(place: number): void {
+    const { refs, durations } = this;
+    const ref = refs.pop() as number;
+    const duration = durations.pop() as number;
+    if (place === refs.length) return;
+    refs[place] = ref;
+    durations[place] = duration;
+  }
+
+  /** Takes the first item out. */
+  takeFirst(): void {
+    this.head++;
+    if (this.head < 1024 || this.head * 2 < this.refs.length) return;
+    this.refs.splice(0, this.head);
+    this.durations.splice(0, this.head);
+    this.head = 0;
+  }
+}
+
+interface SavedBuckets {
+  random: RandomState;
+  choice: { bucket: number; used: number };
+  buckets: { refs: number[]; durations: number[]; carried: boolean }[];
+  started: boolean;
+}
+
+/** An epoch of it. */
+export class SeracBucketing implements BatchMaker {
+  private readonly feed: Feed;
+  private readonly filling: Filling;
+  private readonly options: DrawOptions;
+  private readonly random: Random;
+  private readonly buckets: Bucket[];
+  private started = false;
+  private choice = { bucket: 0, used: 0 };
+
+  constructor(feed: Feed, filling: Filling, random: Random, options: DrawOptions, saved?: SavedBuckets) {
+    this.feed = feed;
+    this.filling = filling;
+    this.options = options;
+    this.random = random;
+    this.buckets = Array.from({ length: options.buckets }, () => new Bucket());
+    if (saved) this.restore(saved);
+  }
+
+  private restore({ random, choice, buckets, started }: SavedBuckets): void {
+    if (buckets.length !== this.buckets.length)
+      throw new ConfigError("SAMPLER_BAD_STATE", {
+        message: `the state has ${buckets.length} buckets, expected ${this.buckets.length}`,
+        fix: "give the same bins, or start the epoch again",
+      });
+    this.random.restore(random);
+    this.choice = { ...choice };
+    this.started = started;
+    buckets.forEach(({ refs, durations, carried }, i) => {
+      const bucket = this.buckets[i] as Bucket;
+      bucket.refs = [...refs];
+      bucket.durations = [...durations];
+      bucket.carried = carried;
+    });
+  }
+
+  private readonly put = (bucket: number, ref: number, duration: number): void => {
+    (this.buckets[bucket] as Bucket).push(ref, duration);
+  };
+
+  async next(): Promise<ItemBatch | undefined> {
+    if (!this.started) {
+      this.started = true;
+      await this.feed.fill(this.options.bufferSize, this.put);
+    }
+    const index = this.choose();
+    if (index < 0) return undefined;
+    const batch = this.draw(this.buckets[index] as Bucket, index);
+    await this.feed.fill(batch.refs.length, this.put);
+    return batch;
+  }
+
+  /** @returns a bucket to draw from, or -1 at the end */
+  private choose(): number {
+    const { buckets, options, choice } = this;
+    if (choice.used % options.worldSize === 0) choice.bucket = this.random.integer(0, buckets.length);
+    choice.used = (choice.used + 1) % options.worldSize;
+    const ready = this.nearest(choice.bucket, (bucket, i) => this.isReady(bucket, i));
+    if (ready >= 0 || (options.dropLast && this.feed.ended)) return ready;
+    // None is full: the epoch ends, or the buffer is small for the limits.
+    return this.nearest(choice.bucket, ({ size }) => size > 0);
+  }
+
+  /** The bucket nearest to `from` for which `test` holds, the shorter one of two as near; -1 where there is none. */
+  private nearest(from: number, test: (bucket: Bucket, index: number) => boolean): number {
+    const { buckets } = this;
+    for (let distance = 0; distance < buckets.length; distance++) {
+      for (const i of distance === 0 ? [from] : [from - distance, from + distance]) {
+        const bucket = buckets[i];
+        if (bucket && test(bucket, i)) return i;
+      }
+    }
+    return -1;
+  }
+
+  /** Whether a full batch can be made, as far as the bucket's first items tell. */
+  private isReady(bucket: Bucket, index: number): boolean {
+    const { filling } = this;
+    const { durations, head } = bucket;
+    filling.start(index);
+    for (let i = head; i < durations.length; i++) {
+      const duration = durations[i] as number;
+      if (!filling.fits(duration)) return true; // the batch ends before it, or it is one of its own
+      filling.add(duration);
+      if (filling.isFull) return true;
+    }
+    return false;
+  }
+
+  private draw(bucket: Bucket, index: number): ItemBatch {
+    const { filling, random } = this;
+    const { shuffle } = this.options;
+    const batch: ItemBatch = { refs: [], durations: [], bucket: index, repeated: 0 };
+    filling.start(index);
+    while (bucket.size > 0 && !filling.isFull) {
+      const place = !shuffle || (bucket.carried && batch.refs.length === 0) ? bucket.head : bucket.head + (bucket.size === 1 ? 0 : random.integer(0, bucket.size));
+      const duration = bucket.durations[place] as number;
+      if (batch.refs.length > 0 && !filling.fits(duration)) {
+        bucket.carry(place);
+        break;
+      }
+      filling.add(duration);
+      batch.refs.push(bucket.refs[place] as number);
+      batch.durations.push(duration);
+      bucket.carried = false;
+      if (shuffle) bucket.takeAt(place);
+      else bucket.takeFirst();
+    }
+    return batch;
+  }
+
+  state(): Json {
+    return {
+      feed: this.feed.state(),
+      random: this.random.state(),
+      choice: { ...this.choice },
+      started: this.started,
+      buckets: this.buckets.map(({ refs, durations, head, carried }) => ({ refs: refs.slice(head), durations: durations.slice(head), carried })),
+    };
+  }
+
+  held(): number[] {
+    return this.buckets.flatMap(({ refs, head }) => refs.slice(head));
+  }
+
+  close(): Promise<void> {
+    return this.feed.close();
+  }
+}
