@@ -76,92 +76,86 @@ export class LhotseRanks implements GroupMaker {
 
 /** What SeracRanks saves. */
 export interface SavedGroups {
-  pending: ItemBatch[] | null;
+  reserve: ItemBatch[][];
   last: ItemBatch[] | null;
   over: boolean;
+  drawn: boolean;
 }
 
+/** Items of a step that other batches could have. */
+const spare = (group: readonly ItemBatch[]): number => itemsOf(group) - group.length;
+
 /**
- * Every item once and as many steps for each rank: one step is held back, so that when the last one falls short, its batches can be halved,
- * or single items taken over from the step before. An item is repeated only where even that does not give each rank one.
+ * Every item once and as many steps for each rank. Where the last step falls short, its batches are halved; where even its items are too few,
+ * single ones come from steps that are held back for that: the latest ones that have worldSize - 1 to spare between them. So an item is repeated
+ * only where a whole epoch has fewer items than steps times ranks.
  */
 export class SeracRanks implements GroupMaker {
   private readonly maker: BatchMaker;
   private readonly worldSize: number;
   private readonly dropLast: boolean;
   private readonly name: string;
-  private readonly dropped: (items: number) => void;
-  private pending: ItemBatch[] | undefined;
+  private readonly reserve: ItemBatch[][] = [];
   private last: ItemBatch[] | undefined;
   private over = false;
+  /** There was a whole step. */
+  private drawn = false;
 
-  constructor(
-    maker: BatchMaker,
-    { worldSize, dropLast, name, dropped }: { worldSize: number; dropLast: boolean; name: string; dropped: (items: number) => void },
-    saved?: SavedGroups,
-  ) {
+  constructor(maker: BatchMaker, { worldSize, dropLast, name }: { worldSize: number; dropLast: boolean; name: string }, saved?: SavedGroups) {
     this.maker = maker;
     this.worldSize = worldSize;
     this.dropLast = dropLast;
     this.name = name;
-    this.dropped = dropped;
     if (saved) {
-      this.pending = saved.pending ?? undefined;
+      this.reserve.push(...saved.reserve);
       this.last = saved.last ?? undefined;
       this.over = saved.over;
+      this.drawn = saved.drawn;
     }
   }
 
   async next(): Promise<ItemBatch[] | undefined> {
-    const { worldSize, maker } = this;
+    const { worldSize, maker, reserve } = this;
     if (worldSize === 1) {
       const batch = await maker.next();
       return batch && [batch];
     }
-    if (this.over) {
-      const { last } = this;
-      this.last = undefined;
-      return last;
+    while (!this.over) {
+      const group = await draw(maker, worldSize);
+      if (group.length < worldSize) {
+        this.over = true;
+        if (group.length > 0 && !this.dropLast) this.last = this.lastOf(group);
+        break;
+      }
+      this.drawn = true;
+      if (spare(group) === 0) return group;
+      reserve.push(group);
+      const left = reserve.reduce((sum, one, i) => (i === 0 ? 0 : sum + spare(one)), 0);
+      if (left >= worldSize - 1) return reserve.shift();
     }
-    this.pending ??= await draw(maker, worldSize);
-    const group = this.pending;
-    this.pending = undefined;
-    if (group.length < worldSize) {
-      this.over = true;
-      return this.short(group);
-    }
-    const following = await draw(maker, worldSize);
-    if (following.length === worldSize) {
-      this.pending = following;
-      return group;
-    }
-    this.over = true;
-    if (following.length === 0) return group;
-    if (this.dropLast) this.dropped(itemsOf(following));
-    else this.last = share(following, worldSize, group);
+    const group = reserve.shift() ?? this.last;
+    if (group === this.last) this.last = undefined;
     return group;
   }
 
-  /** There is no whole step in all of the source. */
-  private short(group: ItemBatch[]): ItemBatch[] | undefined {
-    if (group.length === 0) return undefined;
-    if (this.dropLast) {
-      this.dropped(itemsOf(group));
-      return undefined;
-    }
-    const count = itemsOf(group);
-    if (count < this.worldSize)
-      throw new ConfigError("SAMPLER_TOO_FEW", { at: this.name, message: `${count} utterances for ${this.worldSize} ranks`, fix: "train on fewer ranks, or on more data" });
-    return share(group, this.worldSize, []);
+  private lastOf(group: readonly ItemBatch[]): ItemBatch[] {
+    const { worldSize, reserve } = this;
+    if (!this.drawn && itemsOf(group) < worldSize)
+      throw new ConfigError("SAMPLER_TOO_FEW", {
+        at: this.name,
+        message: `${itemsOf(group)} utterance${itemsOf(group) === 1 ? "" : "s"} for ${worldSize} ranks`,
+        fix: "train on fewer ranks, or on more data",
+      });
+    return share(group, worldSize, reserve.flat());
   }
 
   state(): Json {
-    const copy = (group: ItemBatch[] | undefined): Json => group?.map(({ refs, durations, bucket, repeated }) => ({ refs, durations, bucket, repeated })) ?? null;
-    return { maker: this.maker.state(), pending: copy(this.pending), last: copy(this.last), over: this.over };
+    const copy = (group: readonly ItemBatch[]): Json => group.map(({ refs, durations, bucket, repeated }) => ({ refs: [...refs], durations: [...durations], bucket, repeated }));
+    return { maker: this.maker.state(), reserve: this.reserve.map(copy), last: this.last ? copy(this.last) : null, over: this.over, drawn: this.drawn };
   }
 
   held(): number[] {
-    return [...(this.pending ?? []), ...(this.last ?? [])].flatMap(({ refs }) => refs).concat(this.maker.held());
+    return [...this.reserve.flat(), ...(this.last ?? [])].flatMap(({ refs }) => refs).concat(this.maker.held());
   }
 
   close(): Promise<void> {
@@ -169,24 +163,29 @@ export class SeracRanks implements GroupMaker {
   }
 }
 
-/** Makes `count` batches of fewer: the largest are halved; where there are too few items, some come from `before`, whose batches shrink. */
-function share(group: readonly ItemBatch[], count: number, before: ItemBatch[]): ItemBatch[] {
+/**
+ * Makes `count` batches of fewer: the largest are halved; where there are too few items, some come from `before`, whose batches shrink; where these
+ * have none to spare, items are repeated.
+ */
+function share(group: readonly ItemBatch[], count: number, before: readonly ItemBatch[]): ItemBatch[] {
   const parts = [...group];
+  const largestOf = (batches: readonly ItemBatch[]): number => batches.reduce((best, { refs }, i) => (refs.length > (batches[best] as ItemBatch).refs.length ? i : best), 0);
   while (parts.length < count) {
-    const largest = parts.reduce((best, part, i) => (part.refs.length > (parts[best] as ItemBatch).refs.length ? i : best), 0);
+    const largest = largestOf(parts);
     const { refs, durations, bucket } = parts[largest] as ItemBatch;
     if (refs.length < 2) break;
     const half = refs.length >> 1;
     parts[largest] = { refs: refs.slice(0, refs.length - half), durations: durations.slice(0, refs.length - half), bucket, repeated: 0 };
     parts.push({ refs: refs.slice(refs.length - half), durations: durations.slice(refs.length - half), bucket, repeated: 0 });
   }
-  while (parts.length < count) {
-    const largest = before.reduce((best, batch) => (batch.refs.length > best.refs.length ? batch : best));
-    if (largest.refs.length < 2) break;
-    parts.push(single(largest.refs.pop() as number, largest.durations.pop() as number, largest.bucket));
+  while (parts.length < count && before.length > 0) {
+    const { refs, durations, bucket } = before[largestOf(before)] as ItemBatch;
+    if (refs.length < 2) break;
+    parts.push(single(refs.pop() as number, durations.pop() as number, bucket));
   }
+  const own = parts.length;
   for (let i = 0; parts.length < count; i++) {
-    const { refs, durations, bucket } = (i < before.length ? before[i] : parts[i - before.length]) as ItemBatch;
+    const { refs, durations, bucket } = parts[i % own] as ItemBatch;
     parts.push(single(refs[0] as number, durations[0] as number, bucket, 1));
   }
   return parts;

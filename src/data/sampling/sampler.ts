@@ -337,7 +337,7 @@ export class Sampler<T> {
     const maker = eager
       ? new SeracPlanned(feed, items, filling, random, { buckets, shuffle, dropLast, worldSize }, saved?.maker as never)
       : new SeracBucketing(feed, filling, random, { buckets, bufferSize, shuffle, dropLast, worldSize }, saved?.maker as never);
-    return new SeracRanks(maker, { worldSize, dropLast, name: source.name, dropped: () => {} }, saved as never);
+    return new SeracRanks(maker, { worldSize, dropLast, name: source.name }, saved as never);
   }
 }
 
@@ -379,7 +379,8 @@ export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
     }
     const { source } = this.sampler;
     const mine = group[this.rank] as ItemBatch;
-    for (const batch of group) if (batch !== mine) source.release(batch.repeated > 0 ? batch.refs.slice(0, batch.refs.length - batch.repeated) : batch.refs);
+    const kept = group.some((batch) => batch.repeated > 0) ? new Set(mine.refs) : undefined;
+    for (const batch of group) if (batch !== mine) source.release(kept ? batch.refs.filter((ref) => !kept.has(ref)) : batch.refs);
     const { refs, durations, bucket, repeated } = mine;
     return { step: this.step++, refs, durations, bucket, repeated, load: () => source.load(refs) };
   }
