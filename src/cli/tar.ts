@@ -1,5 +1,5 @@
-import type { ConvertReport } from "../data/tarred/convert/convert.ts";
 import { convertOptions } from "../data/tarred/convert/options.ts";
+import type { ConvertReport } from "../data/tarred/convert/report.ts";
 import { ConfigError } from "../util/errors.ts";
 import { command } from "./command.ts";
 
@@ -20,8 +20,8 @@ export const tar = command({
   positional: { moreManifests: { help: "more manifests to append, behind --concat-manifest-paths", optional: true, many: true } },
   options: convertOptions,
   async run({ moreManifests, ...options }, out) {
-    const { convertToTarred, writeDefaultMetadata } = await import("../data/tarred/convert/convert.ts");
     if (options.writeMetadata) {
+      const { writeDefaultMetadata } = await import("../data/tarred/convert/describe.ts");
       out.print(await writeDefaultMetadata(options));
       return 0;
     }
@@ -31,6 +31,7 @@ export const tar = command({
       options.concatManifestPaths = [...options.concatManifestPaths, ...moreManifests];
     }
     let progress: ReturnType<typeof out.progress> | undefined;
+    const { convertToTarred } = await import("../data/tarred/convert/convert.ts");
     const reports = await convertToTarred(options, {
       say: (line) => out.say(line),
       begin: (entries) => {

@@ -19,7 +19,8 @@ export const tarVerify = command({
   async run({ folder, manifest, tars, ...options }, out) {
     if (folder === undefined && (manifest === undefined || tars === undefined))
       throw new ConfigError("CONFIG_BAD_VALUE", { message: "expected a folder, or --manifest and --tars" });
-    const { verifyKinds, verifyTarred } = await import("../data/tarred/verify.ts");
+    const { verifyKinds } = await import("../data/tarred/verify/findings.ts");
+    const { verifyTarred } = await import("../data/tarred/verify/verify.ts");
     const progress = out.progress(undefined, "entries");
     const place = folder !== undefined ? { folder } : { manifest: manifest as string, tars: tars as string };
     const report = await verifyTarred({ ...options, ...place, onShard: (_, entries) => progress.add(entries), say: (line) => out.say(line), signal: out.signal });

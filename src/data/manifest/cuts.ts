@@ -9,19 +9,16 @@ import { resolveAudioPath } from "./paths.ts";
 /** How to read manifests. */
 export type ManifestOptions = Pick<EntryOptions, "onError" | "needDuration">;
 
-/** @throws ManifestError MANIFEST_NO_AUDIO for audio in a file a channel */
-export function cutOf({ audioFile, duration, offset, text, speaker, lang, origin, manifest }: ManifestEntry): Cut {
-  if (typeof audioFile !== "string")
-    throw new ManifestError("MANIFEST_NO_AUDIO", {
-      at: origin,
-      message: "the audio is a list of files, one a channel, which training does not read",
-      fix: "join the channels in one file",
-    });
-  const { path, from } = resolveAudioPath(audioFile, manifest);
+/**
+ * The cut that plays an entry.
+ * @param name what its recording is called
+ * @param audio where that lies
+ */
+export function makeCut(entry: ManifestEntry, name: string, audio: Pick<Cut, "audioPath" | "audioFrom" | "member">): Cut {
+  const { offset, duration, text, speaker, lang, origin } = entry;
   return {
-    id: offset === undefined ? audioFile : `${audioFile}-${offset}-${duration}`,
-    audioPath: path,
-    audioFrom: from,
+    id: offset === undefined ? name : `${name}-${offset}-${duration}`,
+    ...audio,
     offset,
     duration: duration ?? Number.NaN,
     text: typeof text === "string" ? text : text.map(({ str }) => str).join(" "),
@@ -32,6 +29,19 @@ export function cutOf({ audioFile, duration, offset, text, speaker, lang, origin
     gap: 0,
     origin,
   };
+}
+
+/** The cut of an entry whose audio is a file. @throws ManifestError MANIFEST_NO_AUDIO for audio in a file a channel */
+export function cutOf(entry: ManifestEntry): Cut {
+  const { audioFile, origin, manifest } = entry;
+  if (typeof audioFile !== "string")
+    throw new ManifestError("MANIFEST_NO_AUDIO", {
+      at: origin,
+      message: "the audio is a list of files, one a channel, which training does not read",
+      fix: "join the channels in one file",
+    });
+  const { path, from } = resolveAudioPath(audioFile, manifest);
+  return makeCut(entry, audioFile, { audioPath: path, audioFrom: from });
 }
 
 /**

@@ -4,6 +4,7 @@ export { canaryEmotions, examineCanary, isCanary, readCanary, writeCanary } from
 export * from "./check/index.ts";
 export * from "./convert/index.ts";
 export { cutOf, loadManifest, type ManifestOptions, readManifest } from "./cuts.ts";
+export type { Distribution, Histogram } from "./distribution.ts";
 export { type EntryOptions, isSkipped, type ManifestEntry, parseEntry, readEntries } from "./entry.ts";
 export { type Condition, keyValue, parseCondition } from "./expression.ts";
 export { type ManifestSpec, manifestPaths } from "./inputs.ts";
@@ -12,6 +13,8 @@ export { type LineError, type ManifestLine, type ManifestObject, type ReadLinesO
 export { isTarredManifest, type PathSource, type ResolvedPath, rebasePath, resolveAudioPath } from "./paths.ts";
 export type { PathStyle } from "./rebase.ts";
 export { filterManifest, mergeManifests, type SampleSize, type Selection, type SelectOptions, sampleManifest } from "./select.ts";
+export type { Share as ManifestShare } from "./shares.ts";
 export { type SplitOptions, type SplitPart, type SplitResult, splitManifest } from "./split.ts";
-export { type Distribution, type Histogram, type ManifestStats, manifestStats, type Share as ManifestShare, StatsCollector } from "./stats.ts";
+export { type ManifestStats, manifestStats, StatsCollector } from "./stats.ts";
+export type { CharacterCount } from "./textCounts.ts";
 export { ManifestWriter, withWriters } from "./writer.ts";

@@ -1,12 +1,12 @@
 /** Opens a tarred dataset: reads the manifests and the headers of all tars, filters, and gives every entry its member. No audio is read. */
-import { ConfigError, ManifestError, type SeracError } from "../../util/errors.ts";
-import { cutOf as fileCutOf } from "../manifest/cuts.ts";
+import { ConfigError, ManifestError } from "../../util/errors.ts";
+import { cutOf } from "../manifest/cuts.ts";
 import { type ManifestEntry, readEntries } from "../manifest/entry.ts";
 import { manifestPaths } from "../manifest/inputs.ts";
 import { datasetSpecs, expandShards, type ShardSpec } from "../shards.ts";
 import { eachOf, type Listing, listMembers, resolveLinks } from "./list.ts";
 import { matchEntries, normalName } from "./match.ts";
-import { cutOf, keeper, type OpenedDataset, type OpenOptions, offsetOf, type TarredItem, type TarredShard } from "./opened.ts";
+import { badLines, keeper, memberCut, type OpenedDataset, type OpenOptions, offsetOf, type TarredItem, type TarredShard } from "./opened.ts";
 import { openWebdataset } from "./openWebdataset.ts";
 import { groupByShard, pairShards } from "./pairing.ts";
 import { TarredReport } from "./report.ts";
@@ -71,12 +71,7 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
     const { manifestOf, byName } = pairShards(manifests, paths, { allowByName: true });
     const read = async (path: string): Promise<ManifestEntry[]> => {
       const entries: ManifestEntry[] = [];
-      const onError = (error: SeracError): void => {
-        if (options.onDamaged === undefined || options.onDamaged === "throw") throw error;
-        report.add("unusableLines", error.at ?? error.message);
-        if (options.onDamaged === "warn") onWarning(error.message);
-      };
-      for await (const entry of readEntries([path], { onError, needDuration: false })) {
+      for await (const entry of readEntries([path], { onError: badLines(options.onDamaged ?? "throw", report, onWarning), needDuration: false })) {
         if (!keep(entry)) filtered.add(entry);
         entries.push(entry);
       }
@@ -121,7 +116,7 @@ export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
       for (const member of candidates) {
         const entries = entriesOf.get(member);
         if (entries) {
-          for (const entry of entries) if (!filtered.has(entry)) items.push({ cut: cutOf(entry, path, member), value: entry.value });
+          for (const entry of entries) if (!filtered.has(entry)) items.push({ cut: memberCut(entry, path, member), value: entry.value });
         } else report.add(names.has(normalName(member.name)) ? "duplicateMembers" : "membersWithoutEntry", `${path}:${member.name}`);
         names.add(normalName(member.name));
       }
@@ -154,16 +149,8 @@ export async function openFiles(options: Omit<OpenOptions, "tars"> & { manifest:
   const keep = keeper(options, report);
   const { onDamaged = "throw", onWarning = () => {} } = options;
   const items: TarredItem[] = [];
-  const onError = (error: SeracError): void => {
-    if (onDamaged === "throw") throw error;
-    report.add("unusableLines", error.at ?? error.message);
-    if (onDamaged === "warn") onWarning(error.message);
-  };
-  for await (const entry of readEntries(options.manifest, { onError }))
-    if (keep(entry)) {
-      const cut = fileCutOf(entry);
-      items.push({ cut, value: entry.value });
-    }
+  for await (const entry of readEntries(options.manifest, { onError: badLines(onDamaged, report, onWarning) }))
+    if (keep(entry)) items.push({ cut: cutOf(entry), value: entry.value });
   const path = manifestPaths(options.manifest)[0] as string;
   if (items.length === 0)
     throw new ManifestError("SHARDS_EMPTY", { at: path, message: `no utterance is left: ${report.lines().join("; ") || "the manifests are empty"}`, fix: "check the filters" });

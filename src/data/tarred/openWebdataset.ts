@@ -4,7 +4,7 @@ import { isRegular, readTar, type TarMember } from "../../formats/tar/index.ts";
 import { FormatError, SeracError } from "../../util/errors.ts";
 import type { ManifestEntry } from "../manifest/entry.ts";
 import type { Listing } from "./list.ts";
-import { cutOf, damage, type OpenOptions, type TarredItem, type TarredShard } from "./opened.ts";
+import { damage, memberCut, type OpenOptions, type TarredItem, type TarredShard } from "./opened.ts";
 import type { TarredReport } from "./report.ts";
 import { groupSamples, sampleEntry, type WebdatasetSample } from "./webdataset.ts";
 
@@ -44,7 +44,7 @@ export async function openWebdataset(
     try {
       const bytes = { json: json && texts.get(json.headerOffset), text: text && texts.get(text.headerOffset) };
       const entry = sampleEntry(sample, path, bytes, duration);
-      if (keep(entry)) items.push({ cut: cutOf(entry, path, audio), value: entry.value });
+      if (keep(entry)) items.push({ cut: memberCut(entry, path, audio), value: entry.value });
     } catch (error) {
       if (!(error instanceof SeracError)) throw error;
       damage(error, onDamaged, report, onWarning);

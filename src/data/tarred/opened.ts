@@ -2,6 +2,7 @@
 import type { TarCompression, TarMember } from "../../formats/tar/index.ts";
 import type { SeracError } from "../../util/errors.ts";
 import type { Cut } from "../cut.ts";
+import { makeCut } from "../manifest/cuts.ts";
 import type { ManifestEntry } from "../manifest/entry.ts";
 import type { ManifestObject } from "../manifest/lines.ts";
 import type { ShardSpec } from "../shards.ts";
@@ -61,6 +62,15 @@ export function damage(error: SeracError, policy: DamagePolicy, report: TarredRe
   if (policy === "warn") onWarning(error.message);
 }
 
+/** What to do with lines that cannot be used, as `damage` does with members. */
+export function badLines(policy: DamagePolicy, report: TarredReport, onWarning: (message: string) => void): (error: SeracError) => void {
+  return (error) => {
+    if (policy === "throw") throw error;
+    report.add("unusableLines", error.at ?? error.message);
+    if (policy === "warn") onWarning(error.message);
+  };
+}
+
 /** The filters of NeMo's collections: bounds are inclusive, an entry without a duration passes. */
 export function keeper({ minDuration, maxDuration, maxUtts, filter }: Omit<OpenOptions, "tars">, report: TarredReport): (entry: ManifestEntry) => boolean {
   let kept = 0;
@@ -80,20 +90,6 @@ export function keeper({ minDuration, maxDuration, maxUtts, filter }: Omit<OpenO
 }
 
 /** The cut that plays an entry's part of its member. */
-export function cutOf(entry: ManifestEntry, tar: string, member: TarMember): Cut {
-  const { offset, duration, text, speaker, lang, origin } = entry;
-  return {
-    id: offset === undefined ? member.name : `${member.name}-${offset}-${duration}`,
-    audioPath: tar,
-    member: { name: member.name, offset: member.dataOffset, size: member.size },
-    offset,
-    duration: duration ?? Number.NaN,
-    text: typeof text === "string" ? text : text.map(({ str }) => str).join(" "),
-    speaker,
-    lang,
-    speed: 1,
-    tracks: undefined,
-    gap: 0,
-    origin,
-  };
+export function memberCut(entry: ManifestEntry, tar: string, member: TarMember): Cut {
+  return makeCut(entry, member.name, { audioPath: tar, member: { name: member.name, offset: member.dataOffset, size: member.size } });
 }

@@ -2,7 +2,7 @@ import { copyFileSync, cpSync, readFileSync, renameSync, rmSync, truncateSync, w
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { convertToTarred } from "../../../src/data/tarred/convert/convert.ts";
-import { type VerifyReport, verifyTarred } from "../../../src/data/tarred/verify.ts";
+import { type VerifyReport, verifyTarred } from "../../../src/data/tarred/verify/verify.ts";
 import { printTarHeader, readTar, type TarMember } from "../../../src/formats/tar/index.ts";
 import { corpus, newFolder } from "./convert/corpus.ts";
 

@@ -3,8 +3,22 @@ import { readFileSync } from "node:fs";
 import { fileError } from "../../../formats/atomic.ts";
 import { dumpPython, JsonSyntaxError, parsePython } from "../../../formats/pythonJson.ts";
 import { FormatError, ManifestError } from "../../../util/errors.ts";
-import type { Base, ConvertListener } from "./convert.ts";
+import type { TarredDatasetMetadata } from "./metadata.ts";
 import type { ConvertOptions } from "./options.ts";
+import type { ConvertListener } from "./report.ts";
+
+/** The version that new shards are added to. */
+export interface Base {
+  /** The version that is made. */
+  version: number;
+  /** Number of the first new shard. */
+  firstShard: number;
+  /** Utterances of each new shard. */
+  perShard: number;
+  /** Lines of the manifest before the new ones. */
+  manifest: string;
+  metadata: TarredDatasetMetadata;
+}
 
 /**
  * Reads the dataset that is appended to. Its lines are taken over as they are: they were filtered when it was made, and their audio is in its tar files.

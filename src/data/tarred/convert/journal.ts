@@ -3,21 +3,26 @@
  * It lies inside of the target and goes away when the conversion is complete.
  */
 import { createHash } from "node:crypto";
-import { appendFileSync, closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, rmSync, statSync, writeSync } from "node:fs";
+import { appendFileSync, closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, rmdirSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { fileError, makeFolder, writeFully } from "../../../formats/atomic.ts";
 import { ManifestError } from "../../../util/errors.ts";
+import { FolderLock } from "./folderLock.ts";
 import type { Spool } from "./plan.ts";
 import type { ShardResult } from "./shard.ts";
 
 /** The folder's name in the target. */
 export const workFolderName = ".serac-tar";
 
+const journalName = "journal.jsonl";
+
 /** What must be equal for a conversion to go on. */
 export interface JournalHead {
   format: 1;
   /** Settings and inputs, as text to be compared. */
   identity: string;
+  /** Digest of the lines that were left out because their audio cannot be read: without them shards have other entries. */
+  leftOut: string;
   /** Of the shuffle; drawn once where none was given. */
   seed: number | null;
 }
@@ -37,15 +42,22 @@ export function digestFile(path: string): string {
 
 export class Journal {
   readonly folder: string;
+  private readonly target: string;
   private readonly path: string;
 
   constructor(target: string) {
+    this.target = target;
     this.folder = join(target, workFolderName);
-    this.path = join(this.folder, "journal.jsonl");
+    this.path = join(this.folder, journalName);
   }
 
   get exists(): boolean {
     return existsSync(this.path);
+  }
+
+  /** Keeps other conversions out of the target. @throws ManifestError TARRED_BUSY; FormatError FILE_UNWRITABLE */
+  lock(): FolderLock {
+    return FolderLock.take(this.folder, { at: this.target, busy: "is converting into this folder" });
   }
 
   /** @returns what an earlier run wrote; a last line that was cut is left out. Undefined where there is none. */
@@ -96,11 +108,21 @@ export class Journal {
     }
   }
 
-  /** The journal goes last, so that a run that ends here goes on here. */
+  /** The journal goes last, so that a run that ends here goes on here; locks stay, and what `serac tar shards` works on. */
   remove(): void {
     if (!existsSync(this.folder)) return;
-    for (const name of readdirSync(this.folder)) if (name !== "journal.jsonl") rmSync(join(this.folder, name), { recursive: true, force: true });
-    rmSync(this.folder, { recursive: true, force: true });
+    const files = readdirSync(this.folder, { withFileTypes: true }).filter((entry) => entry.isFile() && !entry.name.startsWith("lock-"));
+    for (const { name } of files) if (name !== journalName) rmSync(join(this.folder, name), { force: true });
+    rmSync(this.path, { force: true });
+  }
+}
+
+/** Removes a folder where it is empty. */
+export function removeFolder(path: string): void {
+  try {
+    rmdirSync(path);
+  } catch {
+    // Another process works in it, or has removed it.
   }
 }
 

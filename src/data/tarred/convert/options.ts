@@ -1,5 +1,6 @@
 /** Options of `serac tar` and of `convertToTarred`: those of NeMo's convert_to_tarred_audio_dataset.py, and a few of our own. */
-import { boolean, choice, integer, number, type Options, type OptionsInput, path, strings } from "../../../util/options.ts";
+import { ConfigError } from "../../../util/errors.ts";
+import { boolean, choice, integer, number, type Options, type OptionsInput, parseOptions, path, strings } from "../../../util/options.ts";
 
 const neMo = "As in NeMo's script";
 const own = "Beyond NeMo's script";
@@ -38,3 +39,25 @@ export const convertOptions = {
 
 export type ConvertOptions = Options<typeof convertOptions>;
 export type ConvertInput = OptionsInput<typeof convertOptions>;
+
+/** @returns checked options. @throws ConfigError CONFIG_BAD_VALUE */
+export function readOptions(input: ConvertInput): ConvertOptions {
+  const options = parseOptions(convertOptions, input as Record<string, unknown>);
+  const bad = (message: string) => new ConfigError("CONFIG_BAD_VALUE", { message });
+  if (options.maxDuration === undefined) throw bad("--max_duration is missing, expected a number (NeMo's script wants it too)");
+  if (options.minDuration !== undefined && options.minDuration >= options.maxDuration)
+    throw bad(`--min_duration ${options.minDuration} is not below --max_duration ${options.maxDuration}: nothing could pass`);
+  if (options.workers === 0) throw bad("--workers is 0, expected -1 or a number of threads");
+  if (options.keepFilesTogether && !options.shuffle) throw bad("--keep_files_together only changes how is shuffled: it needs --shuffle");
+  if (options.targetDir.includes("://"))
+    throw bad(`--target_dir ${options.targetDir} is a store, which cannot be written to; write to a folder and copy it, for example with: ais put`);
+  if (options.writeMetadata) return options;
+  if (options.manifestPath === undefined) throw bad("--manifest_path is missing, expected manifests");
+  if (options.concatManifestPaths !== undefined) {
+    if (options.bucketsNum > 1) throw bad("--buckets_num cannot be more than 1 where a dataset is appended to");
+    if (options.metadataPath === undefined) throw bad("--metadata_path is missing: appending needs the metadata.yaml of the dataset");
+    if (options.manifestPath.length > 1) throw bad("--manifest_path names more than one manifest: give that of the tarred dataset");
+  } else if (options.numShards === undefined) throw bad("--num_shards is missing, expected a whole number of 1 or more");
+  if (options.bucketsNum > 1 && options.minDuration === undefined) throw bad("--buckets_num needs --min_duration, because buckets divide the range from it to --max_duration");
+  return options;
+}

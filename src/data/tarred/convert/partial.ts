@@ -4,16 +4,17 @@
  */
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { fileError, makeFolder } from "../../../formats/atomic.ts";
 import { ConfigError, ManifestError } from "../../../util/errors.ts";
-import { type ConvertListener, version } from "./convert.ts";
 import { selectRows } from "./entries.ts";
-import { isIntact, targetInUse, workFolderName } from "./journal.ts";
+import { shardManifestName, tarName } from "./files.ts";
+import { isIntact, targetInUse } from "./journal.ts";
 import type { TarCodec } from "./options.ts";
 import { planConversion } from "./plan.ts";
 import { JobPool, threadsOf } from "./pool.ts";
-import { type DatasetRecord, readRecord, writeRecord } from "./record.ts";
-import type { ShardJob, ShardSettings } from "./shard.ts";
+import { type DatasetRecord, seracVersion } from "./record.ts";
+import type { ConvertListener } from "./report.ts";
+import type { ShardJob, ShardResult, ShardSettings } from "./shard.ts";
+import { Workplace } from "./workplace.ts";
 
 export interface PartialOptions {
   /** The manifest of all shards, made with `onlyManifests`. */
@@ -71,12 +72,6 @@ export async function tarShards(options: PartialOptions, listener: ConvertListen
   const known = [...byShard.keys()].sort((a, b) => a - b);
   if (known.length === 0) throw new ManifestError("TARRED_EMPTY", { at: path, message: "the manifest has no entries" });
   const chosen = parseShards(shardsToTar, known);
-  const work = join(target, workFolderName, `shards-${process.pid}`);
-  try {
-    makeFolder(work);
-  } catch (error) {
-    throw fileError(target, "write", error);
-  }
   const settings: ShardSettings = {
     sliceWithOffset: config.slice_with_offset,
     forceCodec: (config.force_codec ?? undefined) as TarCodec | undefined,
@@ -86,61 +81,55 @@ export async function tarShards(options: PartialOptions, listener: ConvertListen
     named: true,
     distinct: [],
   };
-  const record = (): DatasetRecord => {
-    const fresh = { serac: version(), created: new Date().toISOString(), version: 0, identity: "", settings: {}, seed: null, renamed: 0 };
-    return readRecord(target, 0) ?? { format: 1, ...fresh, inputs: [], entries: plan.count, leftOut: { filtered: 0, remainder: 0, unreadable: 0 }, shards: [] };
+  const newRecord = (): DatasetRecord => {
+    const fresh = { serac: seracVersion(), created: new Date().toISOString(), version: 0, identity: "", settings: {}, seed: null, renamed: 0 };
+    return { format: 1, ...fresh, inputs: [], entries: plan.count, leftOut: { filtered: 0, remainder: 0, unreadable: 0 }, shards: [] };
   };
-  const makeJob = (shard: number): ShardJob & { kind: "shard" } => ({
-    kind: "shard",
-    shard,
-    rows: selectRows(plan, Uint32Array.from(byShard.get(shard) as number[])),
-    settings,
-    tarPath: join(target, `audio_${shard}.tar`),
-    temporaryTar: join(work, `audio_${shard}.tar.part`),
-    manifestPath: join(work, `manifest_${shard}.json`),
-    temporaryManifest: join(work, `manifest_${shard}.json.part`),
-  });
-  const shards: number[] = [];
-  const earlier = record().shards;
-  for (const shard of chosen) {
-    const tarPath = join(target, `audio_${shard}.tar`);
-    if (!existsSync(tarPath) || overwrite) shards.push(shard);
-    else {
-      const known = earlier.find((one) => one.shard === shard);
-      const whole = known && isIntact({ tar: known, manifestBytes: 0 }, tarPath, undefined);
-      if (!whole) throw targetInUse(tarPath, "there is a tar file of this name, which was not made here or has changed");
-    }
-  }
-  const entriesOf = (list: readonly number[]): number => list.reduce((sum, shard) => sum + (byShard.get(shard)?.length ?? 0), 0);
-  listener.begin?.(entriesOf(shards));
-  const pool = new JobPool(Math.min(threadsOf(numWorkers), Math.max(1, shards.length)));
-  function* jobs() {
-    for (const shard of shards) yield makeJob(shard);
-  }
+  const workplace = new Workplace(target, newRecord);
   try {
-    await pool.run(
-      jobs(),
-      (result) => {
-        const { shard, tar, entries } = result;
-        if (tar === undefined) return;
-        const now = record();
-        const others = now.shards.filter((one) => one.shard !== shard);
-        now.shards = [...others, { shard, tar: `audio_${shard}.tar`, sha256: tar.sha256, bytes: tar.bytes, members: tar.members, entries }].sort((a, b) => a.shard - b.shard);
-        writeRecord(target, now);
-        listener.shard?.(result);
-      },
-      listener.entries,
-      listener.signal,
-    );
-  } finally {
-    await pool.close();
-    const { rmSync, rmdirSync } = await import("node:fs");
-    rmSync(work, { recursive: true, force: true });
-    try {
-      rmdirSync(join(target, workFolderName)); // where no other job works in it
-    } catch {
-      // another one does
+    const shards = chooseUnmade(chosen, target, workplace, overwrite);
+    const entriesOf = (list: readonly number[]): number => list.reduce((sum, shard) => sum + (byShard.get(shard)?.length ?? 0), 0);
+    function* jobs(): Generator<ShardJob & { kind: "shard" }> {
+      for (const shard of shards) {
+        workplace.begin(shard);
+        yield {
+          kind: "shard",
+          shard,
+          rows: selectRows(plan, Uint32Array.from(byShard.get(shard) as number[])),
+          settings,
+          tarPath: join(target, tarName(shard)),
+          temporaryTar: join(workplace.folder, `${tarName(shard)}.part`),
+          manifestPath: join(workplace.folder, shardManifestName(shard)),
+          temporaryManifest: join(workplace.folder, `${shardManifestName(shard)}.part`),
+        };
+      }
     }
+    const onResult = (result: ShardResult): void => {
+      const { shard, tar, entries } = result;
+      if (tar !== undefined) workplace.finish({ shard, tar: tarName(shard), sha256: tar.sha256, bytes: tar.bytes, members: tar.members, entries });
+      listener.shard?.(result);
+    };
+    listener.begin?.(entriesOf(shards));
+    const pool = new JobPool(Math.min(threadsOf(numWorkers), Math.max(1, shards.length)));
+    try {
+      await pool.run(jobs(), onResult, listener.entries, listener.signal);
+    } finally {
+      await pool.close();
+    }
+    return { shards: shards.length, entries: entriesOf(shards), skipped: chosen.length - shards.length };
+  } finally {
+    workplace.leave();
   }
-  return { shards: shards.length, entries: entriesOf(shards), skipped: chosen.length - shards.length };
+}
+
+/** Shards without a tar file, or with one that a killed job left. @throws ManifestError TARRED_EXISTS for a tar file that is none of ours */
+function chooseUnmade(chosen: readonly number[], target: string, { record, abandoned }: Workplace, overwrite: boolean): number[] {
+  return chosen.filter((shard) => {
+    const path = join(target, tarName(shard));
+    if (overwrite || !existsSync(path)) return true;
+    const known = record.shards.find((one) => one.shard === shard);
+    if (known && isIntact({ tar: known, manifestBytes: 0 }, path, undefined)) return false;
+    if (abandoned.has(shard)) return true;
+    throw targetInUse(path, "there is a tar file of this name, which was not made here or has changed");
+  });
 }

@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileError, writeFileAtomic } from "../../../formats/atomic.ts";
 import { isErrnoException } from "../../../util/errors.ts";
+import { packageRoot } from "../../../util/paths.ts";
 
 /** A tar file of a dataset. */
 export interface RecordedShard {
@@ -43,6 +44,9 @@ export interface DatasetRecord {
   renamed: number;
   shards: RecordedShard[];
 }
+
+/** serac's own version. */
+export const seracVersion = (): string => (JSON.parse(readFileSync(join(packageRoot, "package.json"), "utf8")) as { version: string }).version;
 
 /** The file of a version. */
 export function recordPath(target: string, version: number): string {
