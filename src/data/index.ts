@@ -6,5 +6,7 @@ export { encoderFrames, type FilterOptions, featureFrames, filterCuts, LeftOut, 
 export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";
 export * from "./manifest/index.ts";
 export { prefetch } from "./prefetch.ts";
+export * from "./sampling/index.ts";
 export { datasetSpecs, expandShards, type ShardOptions, type ShardSpec } from "./shards.ts";
+export * from "./sources/index.ts";
 export * from "./tarred/index.ts";

@@ -421,8 +421,9 @@ export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
     for (let batch = await this.next(); batch; batch = await this.next()) yield batch;
   }
 
-  /** Closes what is open, where an epoch is left before its end. */
-  close(): Promise<void> {
-    return this.groups.close();
+  /** Closes what is open, where an epoch is left before its end. Batches that were given can still be loaded. */
+  async close(): Promise<void> {
+    this.sampler.source.release(this.groups.held());
+    await this.groups.close();
   }
 }
