@@ -16,10 +16,10 @@ export async function distort(samples: Float32Array, random: Random): Promise<Fl
   const narrow = random.uniform() < 0.55;
   const rate = narrow ? 8000 : sampleRate;
   // Higher and faster, or lower and slower: the resonances move with the pitch, as between small and large people.
-  const speed = Math.exp(0.1 * Math.max(-2, Math.min(2, random.normal())));
+  const speed = Math.exp(0.12 * Math.max(-2, Math.min(2, random.normal())));
   let x = await resample(samples, Math.round(sampleRate * speed), rate);
   if (random.uniform() < 0.25) x = room(x, rate, random);
-  if (random.uniform() < 0.5) equalize(x, rate, random);
+  if (random.uniform() < 0.7) equalize(x, rate, random);
   if (random.uniform() < 0.5) x = noise(x, random);
   if (narrow) x = await resample(telephone(x, random), 8000, sampleRate);
   return setLevel(x, random);
@@ -46,15 +46,15 @@ function biquad(x: Float32Array, [b0, b1, b2, a0, a1, a2]: readonly [number, num
   }
 }
 
-/** A microphone and a mouth at some angle, in place: two broad peaks or dips of up to 8 dB, and a slope. */
+/** A microphone and a mouth at some angle, in place: three broad peaks or dips of up to 10 dB, and a slope. */
 function equalize(x: Float32Array, rate: number, random: Random): void {
-  for (let i = 0; i < 2; i++) {
+  for (let i = 0; i < 3; i++) {
     const w = (2 * Math.PI * 150 * (rate / 400) ** random.uniform()) / rate; // 150 Hz to 3 or 6 kHz
-    const a = 10 ** ((8 * (2 * random.uniform() - 1)) / 40);
+    const a = 10 ** ((10 * (2 * random.uniform() - 1)) / 40);
     const alpha = Math.sin(w) / (2 * (0.4 + random.uniform()));
     biquad(x, [1 + alpha * a, -2 * Math.cos(w), 1 - alpha * a, 1 + alpha / a, -2 * Math.cos(w), 1 - alpha / a]);
   }
-  const slope = 0.7 * random.uniform() - 0.3; // y[i] = x[i] - slope * x[i-1]
+  const slope = 1.1 * random.uniform() - 0.5; // y[i] = x[i] - slope * x[i-1]
   let previous = 0;
   for (let i = 0; i < x.length; i++) {
     const now = x[i] as number;

@@ -22,6 +22,7 @@ export const engineNeeds: Record<EngineName, { command: string; packages: string
   flite: { command: "flite", packages: "flite" },
   festival: { command: "festival", packages: "festival festvox-kallpc16k festvox-kdlpc16k festvox-us-slt-hts" },
   espeak: { command: "espeak-ng", packages: "espeak-ng" },
+  rhvoice: { command: "RHVoice-test", packages: "rhvoice rhvoice-english (component non-free)" },
   pico: { command: "pico2wave", packages: "libttspico-utils (component non-free)" },
 };
 
@@ -41,7 +42,7 @@ export async function sayTakes(takes: readonly Take[], folder: string): Promise<
   for (const take of takes) {
     const path = join(folder, `${take.id}.wav`);
     const part = join(folder, `${take.id}.part.wav`); // pico2wave insists on the ending
-    await run(...commandLine(take, part));
+    await run(commandLine(take, part), engine === "rhvoice" ? take.text : "");
     await rename(part, path);
   }
 }
@@ -57,6 +58,8 @@ function commandLine({ voice, text, stretch, pitch }: Take, path: string): [stri
     case "espeak":
       // 175 words a minute and pitch 50 (of 0 to 99) are espeak-ng's defaults.
       return ["espeak-ng", ["-v", voice.name, "-s", String(Math.round(175 / stretch)), "-p", String(Math.round(50 * pitch)), "-w", path, text]];
+    case "rhvoice": // takes its text from stdin
+      return ["RHVoice-test", ["-p", voice.name, "-r", String(Math.round(100 / stretch)), "-t", String(Math.round(100 * pitch)), "-o", path]];
     case "pico": {
       const marked = `<speed level="${Math.round(100 / stretch)}"><pitch level="${Math.round(100 * pitch)}">${text}</pitch></speed>`;
       return ["pico2wave", ["-l", voice.name, "-w", path, marked]];
@@ -87,15 +90,17 @@ async function sayByFestival(takes: readonly Take[], folder: string): Promise<vo
   }
   const script = join(folder, `${takes[0]?.id}.scm`);
   await writeFile(script, `${lines.join("\n")}\n`);
-  await run("festival", ["-b", script]);
+  await run(["festival", ["-b", script]]);
   await rm(script);
   for (const { id } of takes) await rename(join(folder, `${id}.part.wav`), join(folder, `${id}.wav`));
 }
 
-/** Runs a command to its end. Its output is shown only when it fails. */
-function run(command: string, args: readonly string[]): Promise<void> {
+/** Runs a command to its end, with `input` as its standard input. Its output is shown only when it fails. */
+function run([command, args]: readonly [string, readonly string[]], input = ""): Promise<void> {
   return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(command, args, { stdio: ["pipe", "pipe", "pipe"] });
+    child.stdin.on("error", () => undefined); // a command that does not read is no failure
+    child.stdin.end(input);
     let output = "";
     const collect = (chunk: Buffer): void => {
       if (output.length < 2000) output += chunk.toString();

@@ -1,7 +1,7 @@
 /**
  * Makes the demo's speech: training and validation sets of synthetic voices, a test set of voices held out, a test set of a person.
  *
- *   node build/demo/demo/makeSpeech.js --out DIR [--hours 3] [--seed 1] [--workers 2] [--no-pico]
+ *   node build/demo/demo/makeSpeech.js --out DIR [--hours 3] [--seed 1] [--workers 2] [--main-only]
  *
  * Ended half-way, the next run goes on where it was. Manifests are NeMo's and appear when everything else is there.
  */
@@ -25,7 +25,7 @@ type Job = { kind: "say"; takes: Take[]; folder: string } | { kind: "make"; utte
 /** How it answers: the seconds of audio of each take or utterance, or what went wrong. */
 type Answer = { seconds: number[] } | { error: string };
 
-const recipeVersion = 2; // of the speech that a seed gives: a change of any voice or distortion is a new one
+const recipeVersion = 3; // of the speech that a seed gives: a change of any voice or distortion is a new one
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
@@ -34,7 +34,7 @@ async function main(): Promise<void> {
       hours: { type: "string", default: "3" },
       seed: { type: "string", default: "1" },
       workers: { type: "string", default: "2" },
-      "no-pico": { type: "boolean", default: false },
+      "main-only": { type: "boolean", default: false },
     },
   });
   if (values.out === undefined) throw new Error("--out is missing: give the folder to write to");
@@ -43,9 +43,9 @@ async function main(): Promise<void> {
   if (!(hours > 0 && hours < 1000)) throw new Error(`--hours ${values.hours}: give a number above 0`);
   if (!Number.isSafeInteger(seed)) throw new Error(`--seed ${values.seed}: give an integer`);
   if (!(Number.isInteger(workers) && workers >= 1)) throw new Error(`--workers ${values.workers}: give an integer of at least 1`);
-  const pico = !values["no-pico"];
+  const nonFree = !values["main-only"];
 
-  const recipe = JSON.stringify({ recipeVersion, hours, seed, pico });
+  const recipe = JSON.stringify({ recipeVersion, hours, seed, nonFree });
   const started = existsSync(join(out, "recipe.json")) ? await readFile(join(out, "recipe.json"), "utf8") : undefined;
   const sets: readonly SetName[] = ["train", "valid", "test-synthetic", "test-human"];
   if (started === recipe && sets.every((set) => existsSync(join(out, `${set}.jsonl`)))) {
@@ -59,7 +59,7 @@ async function main(): Promise<void> {
   for (const name of ["takes", ...sets]) await mkdir(join(out, name), { recursive: true });
   writeFileAtomic(join(out, "recipe.json"), recipe);
 
-  const { training, heldOut } = chooseVoices({ pico });
+  const { training, heldOut } = chooseVoices({ nonFree });
   checkEngines([...new Set([...training, ...heldOut].map((voice) => voice.engine))]);
   const plan = makePlan({ seed, hours, training, heldOut });
   const pool = new Pool(workers);
@@ -83,7 +83,7 @@ function checkEngines(engines: readonly EngineName[]): void {
 /** Takes by engine, since a process of Festival says many; the slowest engines first, so that the workers end together. */
 function sayJobs(takes: readonly Take[], folder: string): Job[] {
   const jobs: Job[] = [];
-  for (const engine of ["festival", "flite", "pico", "espeak"] as const) {
+  for (const engine of ["rhvoice", "festival", "flite", "pico", "espeak"] as const) {
     const own = takes.filter(({ voice }) => voice.engine === engine).sort((a, b) => a.voice.id.localeCompare(b.voice.id, "en"));
     for (let i = 0; i < own.length; i += 40) jobs.push({ kind: "say", takes: own.slice(i, i + 40), folder });
   }

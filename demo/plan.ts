@@ -37,7 +37,7 @@ export interface PlanOptions {
 }
 
 const sizes = { valid: 200, testSyntheticPerVoice: 140, testHuman: 100 } as const;
-const usesPerTake = 3; // a spoken string is heard over three paths
+const usesPerTake = 4; // a spoken string is heard over four paths
 const secondsPerUtterance = 2.4;
 const wordShare = 0.35; // of the hours, in single words, from which a network learns first what the words are
 const secondsPerWord = 0.65;
@@ -96,9 +96,9 @@ function drawVoice(voices: readonly Voice[], random: Random): Voice {
   return voices.find((voice) => (left -= voice.weight) < 0) ?? (voices[voices.length - 1] as Voice);
 }
 
-/** Engines speak fast by default; people who dictate digits do not. */
-function drawStretch(random: Random): number {
-  return 0.8 * 2.2 ** random.uniform(); // 0.8 to 1.76
+/** Engines speak fast by default; people who dictate digits do not, and single words are said slowest. */
+function drawStretch(random: Random, slowest: number): number {
+  return 0.8 * (slowest / 0.8) ** random.uniform();
 }
 
 function drawPitch(random: Random): number {
@@ -125,7 +125,7 @@ function planStrings(
     if (set === "valid" && digits.length >= 3) reserved.add(text);
     const take = `${set}-string-${number(i)}`;
     const pauses = random.choice([0, 0, 0.3, 1]);
-    plan.takes.push({ id: take, voice, text: promptText(digits, pauses, random), stretch: drawStretch(random), pitch: drawPitch(random) });
+    plan.takes.push({ id: take, voice, text: promptText(digits, pauses, random), stretch: drawStretch(random, 1.7), pitch: drawPitch(random) });
     for (let use = 0; use < uses; use++) {
       const gaps = [0.25 * random.uniform(), 0.25 * random.uniform()];
       const id = `${set}/string-${number(i)}-${use}`;
@@ -142,7 +142,7 @@ function planJoined(plan: Plan, { count, words, voices, reserved }: { count: num
     const settings = Math.max(1, Math.min(6, Math.round(voice.weight / 2)));
     const bank: string[][] = [];
     for (let setting = 0; setting < settings; setting++) {
-      const [stretch, pitch, end] = [drawStretch(random), drawPitch(random), random.choice([".", ".", ",", "?"])];
+      const [stretch, pitch, end] = [drawStretch(random, 2.2), drawPitch(random), random.choice([".", ".", ",", "?"])];
       const ids = Array.from({ length: 10 }, (_, digit) => `train-digit-${voice.id}-${setting}-${digit}`);
       ids.forEach((id, digit) => plan.takes.push({ id, voice, text: digitText([digit]) + end, stretch, pitch }));
       bank.push(ids);

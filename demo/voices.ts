@@ -4,7 +4,7 @@
  * Held out, decided before anything was trained: SVOX Pico as a whole (the most natural of the engines, and the one engine that
  * training never hears) and two of Flite's voices, built from recordings of people whom no training voice was built from.
  */
-export type EngineName = "flite" | "festival" | "espeak" | "pico";
+export type EngineName = "flite" | "festival" | "espeak" | "rhvoice" | "pico";
 
 export interface Voice {
   /** `engine-voice`, the manifest's `speaker`. */
@@ -19,11 +19,15 @@ export interface Voice {
 }
 
 const natural: Voice[] = [
-  { id: "flite-kal16", engine: "flite", name: "kal16", pitch: 105, weight: 12 },
-  { id: "flite-slt", engine: "flite", name: "slt", pitch: 170, weight: 20 },
-  { id: "festival-kal", engine: "festival", name: "kal_diphone", pitch: 105, weight: 8 },
-  { id: "festival-ked", engine: "festival", name: "ked_diphone", pitch: 100, weight: 14 },
-  { id: "festival-slt-hts", engine: "festival", name: "cmu_us_slt_arctic_hts", weight: 12 },
+  { id: "flite-kal16", engine: "flite", name: "kal16", pitch: 105, weight: 10 },
+  { id: "flite-slt", engine: "flite", name: "slt", pitch: 170, weight: 14 },
+  { id: "festival-kal", engine: "festival", name: "kal_diphone", pitch: 105, weight: 6 },
+  { id: "festival-ked", engine: "festival", name: "ked_diphone", pitch: 100, weight: 12 },
+  { id: "festival-slt-hts", engine: "festival", name: "cmu_us_slt_arctic_hts", weight: 8 },
+  // RHVoice's slt is left out: two voices of that person train already.
+  { id: "rhvoice-alan", engine: "rhvoice", name: "alan", weight: 14 },
+  { id: "rhvoice-bdl", engine: "rhvoice", name: "bdl", weight: 12 },
+  { id: "rhvoice-clb", engine: "rhvoice", name: "clb", weight: 12 },
 ];
 
 const espeakAccents = ["en-us", "en-us", "en-us", "en-gb", "en-gb-scotland", "en-gb-x-gbclan", "en-gb-x-rp", "en-gb-x-gbcwmd", "en-029", "en-us-nyc"];
@@ -35,7 +39,7 @@ const espeakVariants = ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "f1", "f
 
 const espeak: Voice[] = espeakVariants.map((variant, i) => {
   const name = `${espeakAccents[i % espeakAccents.length] as string}+${variant}`;
-  return { id: `espeak-${name}`, engine: "espeak", name, weight: 26 / espeakVariants.length };
+  return { id: `espeak-${name}`, engine: "espeak", name, weight: 22 / espeakVariants.length };
 });
 
 export const trainingVoices: readonly Voice[] = [...natural, ...espeak];
@@ -54,10 +58,12 @@ export const humanVoices = [
 
 /**
  * Who trains and who tests.
- * @param pico false where Pico cannot be installed: then Festival's ked is held out in its place, and every engine is trained on
+ * @param nonFree false where nothing of Debian's component non-free is to be had, or wanted: RHVoice and Pico are missing then, Festival's ked is
+ *   held out in Pico's place, and every engine is trained on
  */
-export function chooseVoices({ pico = true }: { pico?: boolean } = {}): { training: Voice[]; heldOut: Voice[] } {
-  if (pico) return { training: [...trainingVoices], heldOut: [...heldOutVoices] };
+export function chooseVoices({ nonFree = true }: { nonFree?: boolean } = {}): { training: Voice[]; heldOut: Voice[] } {
+  if (nonFree) return { training: [...trainingVoices], heldOut: [...heldOutVoices] };
   const isKed = ({ name }: Voice): boolean => name === "ked_diphone";
-  return { training: trainingVoices.filter((voice) => !isKed(voice)), heldOut: [...trainingVoices.filter(isKed), ...heldOutVoices.filter(({ engine }) => engine !== "pico")] };
+  const isFree = ({ engine }: Voice): boolean => engine !== "rhvoice" && engine !== "pico";
+  return { training: trainingVoices.filter((voice) => isFree(voice) && !isKed(voice)), heldOut: [...trainingVoices.filter(isKed), ...heldOutVoices.filter(isFree)] };
 }

@@ -36,7 +36,7 @@ if [ -z "$DATA" ]; then
   installed=0
   bash demo/installSpeech.sh || installed=$?
   [ $installed -eq 0 ] || [ $installed -eq 3 ] || exit $installed
-  node build/demo/demo/makeSpeech.js --out "$out/speech" --hours "$HOURS" --workers 2 $([ $installed -eq 0 ] || echo --no-pico)
+  node build/demo/demo/makeSpeech.js --out "$out/speech" --hours "$HOURS" --workers 2 $([ $installed -eq 0 ] || echo --main-only)
   train=$out/speech/train.jsonl
   valid=$out/speech/valid.jsonl
   tests=("$out/speech/test-synthetic.jsonl" "$out/speech/test-human.jsonl")
