@@ -2,12 +2,12 @@
 # The demo: makes speech, trains a Zipformer on it, shows its word error rate, transcribes voices it has never heard.
 # usage: npm run demo                                  strings of spoken digits, made on this machine
 #        npm run demo -- DATA=FOLDER                   recordings: FOLDER has train.jsonl and test.jsonl (and valid.jsonl, if you like)
-# also:  OUT=FOLDER (exp/demo)  SEED=N (1)  EPOCHS=N   HOURS=H of speech to make (2.2)
+# also:  OUT=FOLDER (exp/demo)  SEED=N (1)  EPOCHS=N   HOURS=H of speech to make (1.7)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 caller=${INIT_CWD:-$PWD}
 
-DATA='' OUT='' SEED=1 EPOCHS='' HOURS=2.2
+DATA='' OUT='' SEED=1 EPOCHS='' HOURS=1.7
 for argument in "$@"; do
   case $argument in
     DATA=* | OUT=* | SEED=* | EPOCHS=* | HOURS=*) declare "${argument%%=*}=${argument#*=}" ;;
@@ -40,9 +40,10 @@ if [ -z "$DATA" ]; then
   train=$out/speech/train.jsonl
   valid=$out/speech/valid.jsonl
   tests=("$out/speech/test-synthetic.jsonl" "$out/speech/test-human.jsonl")
-  epochs=${EPOCHS:-9}
-  plain=$((epochs > 5 ? epochs - 4 : epochs)) # epochs without masks, words included
+  epochs=${EPOCHS:-8}
   words=$((epochs > 2 ? 2 : epochs - 1)) # epochs of single words: what a word is comes before where it is
+  plain=$((epochs > 3 ? 3 : epochs)) # epochs without masks, words included
+  batch=20
   title="Strings of spoken digits, learnt from synthetic voices"
 else
   data=$(absolute "$DATA")
@@ -65,6 +66,7 @@ else
   epochs=${EPOCHS:-30}
   words=0
   plain=$((epochs < 8 ? epochs / 2 : 8)) # epochs without masks
+  batch=30
   title="Recordings in $data"
 fi
 exp=$out/exp-$SEED
@@ -90,7 +92,7 @@ train_until() {
   [ "$last" -lt "$1" ] || return 0
   serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
     --start-epoch $((last + 1)) --num-epochs "$1" --min-utterance "$2" --max-utterance "$3" --wer-interval $((epochs > 12 ? 5 : 3)) \
-    --sample-rate 8000 --feature-dim 40 --max-duration 30 --num-buckets 6 --speed-perturb 1 --enable-spec-aug "$4" --spec-aug-features-mask-size 8 \
+    --sample-rate 8000 --feature-dim 40 --max-duration "$batch" --num-buckets 6 --speed-perturb 1 --enable-spec-aug "$4" --spec-aug-features-mask-size 8 \
     --num-encoder-layers 3 --downsampling-factor 2 --encoder-dim 96 --encoder-unmasked-dim 80 --feedforward-dim 256 \
     --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 --front-end-channels 8,16,32 \
     --use-transducer 0 --use-ctc 1 --ref-duration 1.5 --warm-step 200 --lr-batches 1000 --lr-epochs $(((epochs + 3) / 4)) \
