@@ -36,6 +36,15 @@ export const commands: Record<string, Entry> = {
   "tar shards": { summary: "Tar some shards of a dataset whose manifests were made with --only_manifests", load: async () => (await import("./tarShards.ts")).tarShards },
   "tar verify": { summary: "Verify a tarred dataset: members, entries, durations, checksums", load: async () => (await import("./tarVerify.ts")).tarVerify },
   "tar plan": { summary: "Say before training what each rank would read of a tarred dataset", load: async () => (await import("./tarPlan.ts")).tarPlan },
+  "prepare librispeech": {
+    summary: "Make manifests, cuts and features of LibriSpeech, as icefall's recipe names them",
+    load: async () => (await import("./prepare.ts")).prepareLibrispeechCommand,
+  },
+  "prepare musan": { summary: "Make manifests, cuts and features of MUSAN, as icefall's recipe names them", load: async () => (await import("./prepare.ts")).prepareMusanCommand },
+  "data inspect": {
+    summary: "Say what a YAML config will read: hours, shares, bins, padding, batches and steps",
+    load: async () => (await import("./dataInspect.ts")).dataInspect,
+  },
   doctor: { summary: "Say what serac found on this machine, and how to mend what is missing", load: async () => (await import("./doctor.ts")).doctor },
 };
 

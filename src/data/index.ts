@@ -8,4 +8,5 @@ export * from "./manifest/index.ts";
 export { prefetch } from "./prefetch.ts";
 export * from "./sampling/index.ts";
 export { datasetSpecs, expandShards, type ShardOptions, type ShardSpec } from "./shards.ts";
+export * from "./sources/index.ts";
 export * from "./tarred/index.ts";

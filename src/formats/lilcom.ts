@@ -285,17 +285,19 @@ function regress({ shape, data }: FloatArray): number[] {
   return shape.map((size, axis) => {
     if (size === 1) return 0;
     const stride = strides[axis] as number;
-    const hasNext = (i: number): boolean => Math.floor(i / stride) % size < size - 1;
+    // Elements that have a neighbour behind them along this axis lie in blocks.
+    const block = (size - 1) * stride;
     let products = 0;
     let squares = 1e-20;
-    for (let i = 0; i < rest.length; i++) {
-      if (!hasNext(i)) continue;
-      products += (rest[i] as number) * (rest[i + stride] as number);
-      squares += (rest[i] as number) ** 2;
-    }
+    for (let base = 0; base < rest.length; base += size * stride)
+      for (let i = base; i < base + block; i++) {
+        products += (rest[i] as number) * (rest[i + stride] as number);
+        squares += (rest[i] as number) ** 2;
+      }
     const coefficient = Math.min(1, Math.max(-1, products / squares));
     if (!(Math.abs(coefficient) >= 0.02)) return 0;
-    for (let i = rest.length - 1; i >= 0; i--) if (hasNext(i)) rest[i + stride] = (rest[i + stride] as number) - (rest[i] as number) * coefficient;
+    for (let base = 0; base < rest.length; base += size * stride)
+      for (let i = base + block - 1; i >= base; i--) rest[i + stride] = (rest[i + stride] as number) - (rest[i] as number) * coefficient;
     return Math.round(coefficient * 256);
   });
 }

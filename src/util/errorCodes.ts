@@ -5,6 +5,7 @@
 export const errorCodes = {
   // util
   CONFIG_BAD_VALUE: "An option has a value outside of what it accepts. The message names the option, the value and what is accepted.",
+  CONFIG_BAD_YAML: "A configuration file is not YAML. The message gives file:line:column and what the parser expected.",
   CONFIG_UNKNOWN_OPTION: "An option is not known to the command. The message names the nearest known one where there is one.",
 
   // formats
@@ -57,6 +58,10 @@ export const errorCodes = {
   // data
   CANARY_BAD_SLOT:
     "A manifest line for Canary models lacks a key that its prompt needs, or has a value that none of its spellings is. The message gives key, value and what is accepted.",
+  CORPUS_BAD: "A corpus is not as it was downloaded: a part is missing, without transcripts, or its audio does not fit. The message names the folder or the file.",
+  CUT_BAD: "A line of a manifest of lhotse cuts that cannot be used: a field is missing or of the wrong kind, or a kind of cut that comes into being while training only.",
+  FEATURES_BAD: "Stored features that are not what their manifest says: another number of frames or bins, or a storage key that does not fit. Compute them again.",
+  FEATURES_STORAGE: "Features are stored in a way that is not read, for instance HDF5. Read are lilcom_chunky, lilcom_files, numpy_files and the tars of Shar.",
   MANIFEST_BAD_DURATION: "A manifest line has a duration that is no number of seconds above 0.",
   MANIFEST_BAD_OFFSET: "A manifest line has an offset that is no number of seconds from 0.",
   MANIFEST_BAD_TEXT: "A manifest line has a transcript that is not a string.",
@@ -67,6 +72,10 @@ export const errorCodes = {
   MANIFEST_OUTPUT_EXISTS: "A folder to write to holds shards of an earlier run, among which new ones would mix. Name a new folder, or remove the old one.",
   MANIFEST_PRETTY_PRINTED: "A manifest holds one JSON value over several lines, where an object on each line is expected. `serac manifest convert --from json` writes it so.",
   MANIFEST_SHAR_BAD: "A folder of lhotse's Shar format whose cuts and recordings do not go together: another number of shards or members, or another order.",
+
+  MIX_BAD_WEIGHT:
+    "A weight of a mixture is missing, zero, negative or no number. Of the sources of a mixture all have a weight or none has; a source that shall not be read is left out.",
+  MIX_UNKNOWN_TYPE: "An item of input_cfg has a type that is not known or that serac does not read. The message names the nearest known one where there is one.",
 
   SAMPLER_BAD_STATE: "A state to go on from is not of this sampler: of another version, with other settings, or damaged. The message says what differs.",
   SAMPLER_BINS: "Duration bins cannot be used: not in ascending order, not above 0, or not as many as the batch sizes need. The message says which bin it is.",
@@ -82,6 +91,8 @@ export const errorCodes = {
   SHARDS_EMPTY: "A tarred dataset has no utterance that can be read, after filters and after matching entries and members. The message counts the reasons.",
   SHARDS_TOO_FEW: "A tarred dataset has fewer utterances than there are ranks and workers to read them.",
   SHARDS_UNEVEN: "Under the strategy scatter some rank would run out of batches before the others, and training that waits for all of them would hang.",
+
+  SOURCE_EMPTY: "A source has no utterance that can be used: its files are empty, or filters leave nothing. The message counts the reasons.",
 
   TARRED_AUDIO:
     "Audio of a dataset to be tarred is missing, unreadable or without a byte. All such files are counted before anything is written and the first ones are named, with their places in the manifest.",

@@ -1,0 +1,219 @@
+/**
+ * A line of lhotse's cuts as a cut: MonoCut, one channel of a MultiCut, and a MixedCut whose tracks play one after another.
+ * Not read: PaddingCuts alone, and MixedCuts whose tracks overlap (noise that was mixed in): both come into being while training, not in manifests.
+ * Source: lhotse, cut/mono.py, cut/mixed.py, audio/recording.py.
+ */
+import { ManifestError } from "../../util/errors.ts";
+import type { MemberPlace } from "../audioSource.ts";
+import { resolveAudioPath } from "../manifest/paths.ts";
+import type { SourceCut, Supervision } from "./cut.ts";
+import { type FeaturesManifest, parseFeatures } from "./features.ts";
+
+type Dict = Readonly<Record<string, unknown>>;
+
+/** Where the streams of a Shar folder keep what a cut's placeholders stand for. */
+export interface SharMembers {
+  recording?: { tar: string; member: MemberPlace } | undefined;
+  features?: { tar: string; member: MemberPlace; manifest: FeaturesManifest } | undefined;
+}
+
+/** Seconds that times may differ by, for a millisecond is what manifests round to. */
+const tolerance = 1e-3;
+
+const isDict = (value: unknown): value is Dict => typeof value === "object" && value !== null && !Array.isArray(value);
+const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
+const show = (value: unknown): string => (JSON.stringify(value) ?? "missing").slice(0, 40);
+
+function bad(at: string, message: string, fix?: string): never {
+  throw new ManifestError("CUT_BAD", { at, message, fix });
+}
+
+function seconds(object: Dict, key: string, at: string, least: number): number {
+  const value = object[key];
+  if (typeof value !== "number" || !Number.isFinite(value) || value < least) bad(at, `"${key}" is ${show(value)}, expected seconds${least > 0 ? " above 0" : " from 0"}`);
+  return value as number;
+}
+
+function supervisionOf(value: unknown, at: string): Supervision {
+  if (!isDict(value)) return bad(at, `a supervision is ${show(value)}, expected an object`);
+  const start = value["start"];
+  if (typeof start !== "number" || !Number.isFinite(start)) bad(at, `a supervision's "start" is ${show(start)}, expected seconds`);
+  return {
+    id: textOf(value["id"]) ?? "",
+    start: start as number,
+    duration: seconds(value, "duration", at, 0),
+    text: textOf(value["text"]),
+    language: textOf(value["language"]),
+    speaker: textOf(value["speaker"]),
+    custom: isDict(value["custom"]) ? value["custom"] : {},
+    alignment: isDict(value["alignment"]) ? (value["alignment"] as Record<string, unknown[]>) : undefined,
+  };
+}
+
+/** The playing speed of a recording's transforms. Resampling changes nothing here: the loader resamples anyway. */
+function speedOf(recording: Dict, at: string, needsAudio: boolean): number {
+  let speed = 1;
+  for (const transform of listOf(recording["transforms"])) {
+    const name = isDict(transform) ? transform["name"] : undefined;
+    const factor = isDict(transform) && isDict(transform["kwargs"]) ? transform["kwargs"]["factor"] : undefined;
+    if (name === "Speed" && typeof factor === "number" && factor > 0) speed *= factor;
+    else if (name !== "Resample" && needsAudio)
+      bad(
+        at,
+        `the recording has the transform ${show(name)}, which is not applied to audio here (Speed and Resample are)`,
+        "store features, or save the audio as it shall sound (cuts.save_audios)",
+      );
+  }
+  return speed;
+}
+
+interface AudioOf {
+  path: string;
+  channel: number | undefined;
+}
+
+/** The file that holds a channel of a recording. */
+function audioOf(recording: Dict, channel: unknown, at: string): AudioOf {
+  const wanted = Array.isArray(channel) ? channel[0] : channel;
+  const sources = listOf(recording["sources"]).filter(isDict);
+  const source = sources.find((one) => listOf(one["channels"]).includes(wanted)) ?? sources[0];
+  if (!source) return bad(at, "the recording has no source");
+  const type = source["type"];
+  const path = source["source"];
+  if ((type !== "file" && type !== undefined) || typeof path !== "string" || path === "")
+    return bad(
+      at,
+      type === "shar" ? "the audio is in a Shar folder" : `the audio is a ${show(type)}, expected a file`,
+      type === "shar" ? "name the folder: type lhotse_shar, shar_path" : "save the audio to files: cuts.save_audios(FOLDER)",
+    );
+  const channels = listOf(source["channels"]);
+  const place = channels.indexOf(wanted);
+  return { path, channel: channels.length > 1 && place >= 0 ? place : undefined };
+}
+
+const places = new Map<string, string>();
+
+/** Beside the manifest first, then the working directory; archives are named by many lines and looked for once. */
+function placeOf(path: string, manifest: string): string {
+  const key = `${manifest}\n${path}`;
+  let place = places.get(key);
+  if (place === undefined) {
+    const found = resolveAudioPath(path, manifest);
+    // Folders of features are no files: what is not found as one stays as it is written.
+    place = found.from === "nowhere" ? path : found.path;
+    if (places.size > 10_000) places.clear();
+    places.set(key, place);
+  }
+  return place;
+}
+
+/**
+ * Reads a cut.
+ * @param value a line of a manifest of cuts
+ * @param at file:line
+ * @param manifest where relative paths start; "" where nothing is to be looked for on disk yet
+ * @throws ManifestError CUT_BAD, FEATURES_BAD, FEATURES_STORAGE
+ */
+export function parseLhotseCut(value: Dict, at: string, manifest = "", members: SharMembers = {}): SourceCut {
+  const type = value["type"];
+  if (type === "MixedCut") return mixedCut(value, at, manifest);
+  if (type === "PaddingCut") return bad(at, "a PaddingCut on its own, which holds nothing to train on", "leave it out");
+  if (type !== "MonoCut" && type !== "MultiCut" && type !== "Cut")
+    return bad(
+      at,
+      value["audio_filepath"] !== undefined ? "this is a line of a NeMo manifest, not a cut" : `"type" is ${show(type)}, expected MonoCut, MultiCut or MixedCut`,
+      value["audio_filepath"] !== undefined ? "use type: nemo with manifest_filepath" : "give a manifest of cuts (lhotse cut simple makes one of recordings and supervisions)",
+    );
+  const id = value["id"];
+  if (typeof id !== "string" || id === "") bad(at, `"id" is ${show(id)}, expected a text`);
+  const start = seconds(value, "start", at, 0);
+  const duration = seconds(value, "duration", at, 1e-9);
+  const recording = isDict(value["recording"]) ? value["recording"] : undefined;
+  const channel = value["channel"];
+  if (Array.isArray(channel) && channel.length > 1)
+    bad(at, `a MultiCut of ${channel.length} channels, of which one can be trained on`, "choose it: cuts.to_mono() in lhotse, or convert the cuts to one channel");
+  const placeholder = isDict(value["features"]) && value["features"]["storage_type"] === "shar";
+  const stored = members.features?.manifest ?? (isDict(value["features"]) && !placeholder ? parseFeatures(value["features"], at) : undefined);
+  if (!recording && !stored) bad(at, "the cut has neither a recording nor features");
+  const supervisions = listOf(value["supervisions"]).map((one) => supervisionOf(one, at));
+  const speed = recording && !members.recording ? speedOf(recording, at, stored === undefined) : 1;
+  let audio: AudioOf = { path: "", channel: undefined };
+  if (members.recording) audio = { path: members.recording.tar, channel: undefined };
+  else if (recording) {
+    try {
+      audio = audioOf(recording, channel, at);
+    } catch (error) {
+      if (!stored) throw error; // with features the audio is not needed
+    }
+  }
+  const rate = recording?.["sampling_rate"];
+  const length = recording?.["duration"];
+  const isWhole = start === 0 && (typeof length !== "number" || duration >= length - 1e-9);
+  const custom = isDict(value["custom"]) ? { ...value["custom"] } : {};
+  const texts = supervisions.flatMap(({ text }) => (text === undefined || text === "" ? [] : [text]));
+  return {
+    id: id as string,
+    audioPath: audio.path === "" || members.recording || manifest === "" ? audio.path : placeOf(audio.path, manifest),
+    member: members.recording?.member,
+    offset: isWhole ? undefined : start * speed,
+    duration,
+    text: texts.join(" "),
+    speaker: supervisions.find((one) => one.speaker !== undefined)?.speaker,
+    lang: supervisions.find((one) => one.language !== undefined)?.language,
+    speed,
+    tracks: undefined,
+    gap: 0,
+    origin: at,
+    features: stored && {
+      manifest: members.features || manifest === "" ? stored : { ...stored, storagePath: placeOf(stored.storagePath, manifest) },
+      member: members.features?.member,
+      start,
+      duration,
+      origin: at,
+    },
+    supervisions,
+    sampleRate: typeof rate === "number" ? rate : undefined,
+    channel: audio.channel,
+    custom,
+  };
+}
+
+/** Tracks that play one after another, with as much silence between each two. */
+function mixedCut(value: Dict, at: string, manifest: string): SourceCut {
+  const tracks: SourceCut[] = [];
+  const gaps: number[] = [];
+  let end = 0;
+  for (const track of listOf(value["tracks"])) {
+    if (!isDict(track) || !isDict(track["cut"])) return bad(at, "a track without a cut");
+    const cut = track["cut"];
+    const offset = typeof track["offset"] === "number" ? track["offset"] : 0;
+    const kind = track["type"] ?? cut["type"];
+    if (kind === "PaddingCut") continue; // silence is what is between the others
+    const one = parseLhotseCut({ ...cut, type: kind }, at, manifest);
+    if (offset < end - tolerance) return bad(at, "a MixedCut whose tracks overlap", "keep cuts without noise in the manifest: noise is mixed in while training (noise_path)");
+    if (tracks.length > 0) gaps.push(offset - end);
+    else if (offset > tolerance) return bad(at, "a MixedCut that begins with silence");
+    tracks.push(one);
+    end = offset + one.duration;
+  }
+  const [first] = tracks;
+  if (!first) return bad(at, "a MixedCut without a track that plays something");
+  const gap = gaps[0] ?? 0;
+  if (gaps.some((other) => Math.abs(other - gap) > tolerance)) return bad(at, "a MixedCut with pauses of different length between its tracks", "append cuts with one gap");
+  const id = textOf(value["id"]) ?? first.id;
+  if (tracks.length === 1) return { ...first, id };
+  return {
+    ...first,
+    id,
+    duration: tracks.reduce((sum, { duration }) => sum + duration, gap * (tracks.length - 1)),
+    text: tracks.flatMap(({ text }) => (text === "" ? [] : [text])).join(" "),
+    supervisions: tracks.flatMap((track, i) => {
+      const from = tracks.slice(0, i).reduce((sum, { duration }) => sum + duration + gap, 0);
+      return track.supervisions.map((one) => ({ ...one, start: one.start + from }));
+    }),
+    features: undefined,
+    tracks,
+    gap: Math.max(0, gap),
+  };
+}

@@ -1,0 +1,118 @@
+/** NeMo's manifests and tarred datasets as sources. */
+import { ManifestError } from "../../util/errors.ts";
+import type { Cut } from "../cut.ts";
+import { cutOf } from "../manifest/cuts.ts";
+import { isSkipped, type ManifestEntry, parseEntry } from "../manifest/entry.ts";
+import type { ManifestObject } from "../manifest/lines.ts";
+import type { ShardSpec } from "../shards.ts";
+import { openTarred } from "../tarred/open.ts";
+import { reasons } from "../tarred/report.ts";
+import type { SourceCut } from "./cut.ts";
+import { type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
+import { LineTable, type TableLine } from "./lineTable.ts";
+
+/** Keys that a cut has a place for; the others, text and language included, go to `custom`, as in NeMo's reader. */
+const consumed = new Set(["audio_filepath", "audio_filename", "audio_file", "duration", "offset", "sampling_rate", "sample_rate"]);
+
+function customOf(value: ManifestObject): Record<string, unknown> {
+  const custom: Record<string, unknown> = {};
+  for (const [key, one] of Object.entries(value)) if (!consumed.has(key)) custom[key] = one;
+  const inner = value["custom"];
+  if (typeof inner === "object" && inner !== null && (inner as ManifestObject)["_skipme"]) custom["_skipme"] = true;
+  return custom;
+}
+
+/** The text and the language under the keys that the config names. */
+function spoken(value: ManifestObject, entry: ManifestEntry | undefined, { textField, langField }: LeafOptions, at: string): { text: string; lang: string | undefined } {
+  const lang = value[langField];
+  let text = textField === "text" && entry ? entry.text : value[textField];
+  if (Array.isArray(text)) text = text.map((span: { str?: unknown }) => String(span.str ?? "")).join(" ");
+  if (text !== undefined && text !== null && typeof text !== "string")
+    throw new ManifestError("MANIFEST_BAD_TEXT", {
+      at,
+      message: `"${textField}" is ${JSON.stringify(text).slice(0, 40)}, expected a string`,
+      fix: "write the transcript as a string",
+    });
+  return { text: text ?? "", lang: typeof lang === "string" ? lang : undefined };
+}
+
+function sourceCut(cut: Cut, value: ManifestObject, entry: ManifestEntry | undefined, options: LeafOptions): SourceCut {
+  const { text, lang } = spoken(value, entry, options, cut.origin);
+  const rate = value["sampling_rate"] ?? value["sample_rate"];
+  const { id, duration, speaker } = cut;
+  return {
+    ...cut,
+    text,
+    lang,
+    features: undefined,
+    supervisions: [{ id, start: 0, duration, text, language: lang, speaker, custom: {}, alignment: undefined }],
+    sampleRate: typeof rate === "number" ? rate : undefined,
+    channel: undefined,
+    custom: customOf(value),
+  };
+}
+
+/** A manifest, or several one after another. @throws ManifestError at file:line; SOURCE_EMPTY; FormatError of reading */
+export async function nemoLeaf({ manifests, at }: { manifests: readonly string[]; at: string }, options: LeafOptions): Promise<Leaf> {
+  const builder = new LeafBuilder(options);
+  const entryOf = (line: TableLine): ManifestEntry => parseEntry(line);
+  const table = await LineTable.read(manifests, {
+    accept: (line) => {
+      if (isSkipped(line.value)) {
+        builder.leftOut.add("marked _skipme", line.at);
+        return undefined;
+      }
+      if (line.value["recording"] !== undefined && line.value["type"] !== undefined)
+        throw new ManifestError("MANIFEST_NO_AUDIO", { at: line.at, message: "this is a cut of lhotse, not a line of a NeMo manifest", fix: "use type: lhotse with cuts_path" });
+      const entry = entryOf(line);
+      if (typeof entry.audioFile !== "string") cutOf(entry); // says what is wrong
+      const { text, lang } = spoken(line.value, entry, options, line.at);
+      const duration = entry.duration as number;
+      return builder.accept({ duration, text, lang, custom: customOf(line.value), origin: line.at }) ? duration : undefined;
+    },
+    onError: (error) => builder.bad(error),
+    onProgress: options.onProgress,
+  });
+  return builder.build({
+    name: manifests.length === 1 ? (manifests[0] as string) : `${manifests[0]} and ${manifests.length - 1} more`,
+    at,
+    kind: "nemo",
+    load: async (rows) => (await table.load(rows)).map((line) => ((entry) => builder.finish(sourceCut(cutOf(entry), line.value, entry, options)))(entryOf(line))),
+    where: (row) => table.where(row),
+    fingerprint: () => table.fingerprint(),
+  });
+}
+
+/** A tarred dataset; its utterances are found by the places of their members. @throws what openTarred throws; ManifestError SOURCE_EMPTY */
+export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSpec; tars: ShardSpec; at: string }, options: LeafOptions): Promise<Leaf> {
+  const builder = new LeafBuilder(options);
+  const { shards, report } = await openTarred({ manifest, tars, index: true, onDamaged: options.onBad, onWarning: options.onWarning });
+  for (const [reason, { count, examples }] of report.findings) for (let i = 0; i < count; i++) builder.leftOut.add(reasons[reason], examples[0] as string);
+  for (const note of report.notes) options.onWarning(note);
+  const cuts: SourceCut[] = [];
+  const shardRows = shards.map(({ items }) => {
+    const before = cuts.length;
+    for (const { cut, value } of items) {
+      try {
+        if (Number.isNaN(cut.duration))
+          throw new ManifestError("MANIFEST_NO_DURATION", { at: cut.origin, message: 'no "duration"', fix: "add the length in seconds: serac tar verify --fix" });
+        const one = sourceCut(cut, value, undefined, options);
+        if (builder.accept(one)) cuts.push(one);
+      } catch (error) {
+        if (!(error instanceof ManifestError)) throw error;
+        builder.bad(error);
+      }
+    }
+    return cuts.length - before;
+  });
+  const name = shards.length === 1 ? (shards[0]?.path as string) : `${shards[0]?.path} and ${shards.length - 1} more`;
+  return builder.build({
+    name,
+    at,
+    kind: "nemo_tarred",
+    load: async (rows) => Array.from(rows, (row) => builder.finish(cuts[row] as SourceCut)),
+    where: (row) => (cuts[row] as SourceCut).origin,
+    fingerprint: () => `${shards.length} ${cuts.length}`,
+    shardRows,
+  });
+}

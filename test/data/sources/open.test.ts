@@ -1,0 +1,365 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { ItemSource } from "../../../src/data/sampling/index.ts";
+import { type OpenSourcesOptions, openSources, parseConfig, readConfig, type SourceCut, sourceFeatures, sourceSamples } from "../../../src/data/sources/index.ts";
+import { levelOf, rate, simpleShards, tone, writeDataset } from "../tarred/corpus.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "serac-sources-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+const at = (...names: string[]): string => join(folder, ...names);
+
+/** A manifest of `count` files whose samples are all level / 1000. */
+function manifest(name: string, levels: readonly number[], extra: (i: number) => object = () => ({})): string {
+  mkdirSync(at("audio"), { recursive: true });
+  const lines = levels.map((level, i) => {
+    writeFileSync(at("audio", `${name}-${i}.wav`), tone(level));
+    return JSON.stringify({ audio_filepath: `audio/${name}-${i}.wav`, duration: 0.1, text: `text ${level}`, ...extra(i) });
+  });
+  writeFileSync(at(`${name}.jsonl`), `${lines.join("\n")}\n`);
+  return at(`${name}.jsonl`);
+}
+
+let a = "";
+let b = "";
+beforeAll(() => {
+  a = manifest("a", [1, 2, 3, 4]);
+  b = manifest("b", [11, 12]);
+});
+
+const quiet: OpenSourcesOptions = { onWarning: () => {} };
+
+/** All cuts of an epoch, or the first `most`. */
+async function cutsOf(source: ItemSource<SourceCut>, { most = 1000, shuffle = false, epoch = 0 } = {}): Promise<SourceCut[]> {
+  const stream = await source.open({ epoch, seed: 0, shuffle });
+  const refs: number[] = [];
+  while (refs.length < most) {
+    const block = await stream.read(Math.min(7, most - refs.length));
+    if (!block) break;
+    refs.push(...block.refs.subarray(0, block.count));
+  }
+  return source.load(refs);
+}
+const texts = (cuts: readonly SourceCut[]): string[] => cuts.map(({ text }) => text).sort();
+const open = (yaml: string, options: OpenSourcesOptions = quiet) => openSources(parseConfig(yaml, "train.yaml"), options);
+
+describe("NeMo's manifests", () => {
+  test("plain, gzip and several at once give every utterance once, with audio, place and custom values", async () => {
+    writeFileSync(at("c.jsonl.gz"), gzipSync(readFileSync(manifest("c", [21, 22, 23], () => ({ score: 5 })))));
+    const { source, leaves, infinite } = await open(`manifest_filepath: [${a}, ${at("c.jsonl.gz")}]`);
+    expect(infinite).toBe(false);
+    expect(leaves[0]).toMatchObject({ utterances: 7 });
+    const cuts = await cutsOf(source, { shuffle: true });
+    expect(texts(cuts)).toEqual(["text 1", "text 2", "text 21", "text 22", "text 23", "text 3", "text 4"]);
+    for (const cut of cuts) expect(levelOf(await sourceSamples(cut, rate))).toBe(Number(cut.text.slice(5)));
+    const last = cuts.find(({ text }) => text === "text 22");
+    expect(last?.origin).toBe(`${at("c.jsonl.gz")}:2`);
+    expect(last?.custom).toMatchObject({ score: 5, text: "text 22" });
+  });
+
+  test("many lines of a gzip file are found by number", async () => {
+    const lines = Array.from({ length: 1000 }, (_, i) => JSON.stringify({ audio_filepath: "audio/a-0.wav", duration: 0.1 + i / 1000, text: `é ${i}` }));
+    writeFileSync(at("many.jsonl.gz"), gzipSync(lines.join("\n")));
+    writeFileSync(at("many.jsonl"), `\ufeff${lines.join("\r\n")}\r\n\r\n`);
+    for (const file of ["many.jsonl.gz", "many.jsonl"]) {
+      const { source } = await open(`manifest_filepath: ${at(file)}`);
+      expect((await source.load([999, 0, 500])).map(({ text }) => text)).toEqual(["é 999", "é 0", "é 500"]);
+      expect(source.where(63)).toBe(`${at(file)}:64`);
+    }
+  });
+
+  test("filters, _skipme and validation_status leave out, counted with the first example", async () => {
+    const filtered = manifest(
+      "filtered",
+      [1, 2, 3, 4, 5, 6],
+      (i) => [{}, { duration: 0.05 }, { duration: 30 }, { _skipme: true }, { validation_status: "bad" }, { validation_status: "pass" }][i] as object,
+    );
+    const { source, leaves } = await open(`{manifest_filepath: ${filtered}, min_duration: 0.1, max_duration: 20}`);
+    expect(texts(await cutsOf(source))).toEqual(["text 1", "text 6"]);
+    expect(leaves[0]?.leftOut.lines()).toEqual([
+      `1 shorter than min_duration, 0.1 s (first: ${filtered}:2)`,
+      `1 longer than max_duration, 20 s (first: ${filtered}:3)`,
+      `1 marked _skipme (first: ${filtered}:4)`,
+      `1 with a validation_status that is not pass (first: ${filtered}:5)`,
+    ]);
+  });
+
+  test("texts and languages come from the keys that are named; channels too", async () => {
+    const named = manifest("named", [1, 2], (i) => ({ answer: `answer ${i}`, target_lang: "de", side: i }));
+    const { source } = await open(`{manifest_filepath: ${named}, text_field: answer, lang_field: target_lang, channel_selector: side}`);
+    const cuts = await cutsOf(source);
+    expect(cuts.map(({ text, lang, channel }) => [text, lang, channel])).toEqual([
+      ["answer 0", "de", 0],
+      ["answer 1", "de", 1],
+    ]);
+    await expect(sourceSamples(cuts[1] as SourceCut, rate)).rejects.toThrow(/named\.jsonl:2: channel 1 of 1/);
+    const missing = await open(`{manifest_filepath: ${a}, channel_selector: side}`);
+    await expect(cutsOf(missing.source)).rejects.toThrow(/channel_selector names the key side, which is missing here/);
+  });
+
+  test("perturb_speed gives each utterance three times, in an epoch exactly once each", async () => {
+    const { source, leaves } = await open(`{manifest_filepath: ${b}, perturb_speed: true}`);
+    const cuts = await cutsOf(source, { shuffle: true });
+    expect(cuts.map(({ speed, text }) => `${text} ${speed}`).sort()).toEqual(["text 11 0.9", "text 11 1", "text 11 1.1", "text 12 0.9", "text 12 1", "text 12 1.1"]);
+    expect(leaves[0]?.seconds).toBeCloseTo(0.2 * (1 + 1 / 0.9 + 1 / 1.1));
+    const slow = cuts.find(({ speed }) => speed === 0.9) as SourceCut;
+    expect((await sourceSamples(slow, rate)).length).toBe(Math.ceil(800 / 0.9));
+  });
+
+  test("tokens are counted where something depends on them", async () => {
+    const countTokens = (text: string): number => Number(text.slice(5));
+    const { source } = await open(`{manifest_filepath: ${a}, min_tps: 15, max_tps: 35}`, { ...quiet, countTokens });
+    expect(texts(await cutsOf(source))).toEqual(["text 2", "text 3"]);
+    const stream = await source.open({ epoch: 0, seed: 0, shuffle: false });
+    expect([...((await stream.read(9))?.tokens?.subarray(0, 2) ?? [])]).toEqual([2, 3]);
+    await expect(open(`\nmanifest_filepath: ${a}\nmin_tps: 1`)).rejects.toThrow(/^train\.yaml:3: .*need a tokenizer/);
+  });
+
+  test("bad lines are errors at file:line, or left out and counted", async () => {
+    writeFileSync(at("bad.jsonl"), `${readFileSync(a, "utf8").split("\n")[0]}\n{"audio_filepath": "x.wav"}\n{oops\n`);
+    await expect(open(`manifest_filepath: ${at("bad.jsonl")}`)).rejects.toThrow(/bad\.jsonl:2: no "duration"/);
+    const { source, leaves } = await open(`manifest_filepath: ${at("bad.jsonl")}`, { ...quiet, onBad: "skip" });
+    expect(source.length).toBe(1);
+    expect(leaves[0]?.leftOut.lines()).toEqual([`2 that cannot be used (first: ${at("bad.jsonl")}:2: no "duration")`]);
+    writeFileSync(at("syntax.jsonl"), '\n{"audio_filepath": "x.wav", oops}\n');
+    await expect(open(`manifest_filepath: ${at("syntax.jsonl")}`)).rejects.toThrow(/syntax\.jsonl:2:29: .*JSONL_BAD_LINE/);
+    writeFileSync(at("pretty.jsonl"), '[\n  {"audio_filepath": "x.wav"}\n]\n');
+    await expect(open(`manifest_filepath: ${at("pretty.jsonl")}`)).rejects.toThrow(/MANIFEST_PRETTY_PRINTED/);
+    writeFileSync(at("lhotse.jsonl"), '{"id": "c", "recording": {}, "type": "MonoCut"}\n');
+    await expect(open(`manifest_filepath: ${at("lhotse.jsonl")}`)).rejects.toThrow(/type: lhotse with cuts_path/);
+  });
+
+  test("a manifest that changes while training is an error that says so", async () => {
+    const changing = manifest("changing", [1, 2]);
+    const { source } = await open(`manifest_filepath: ${changing}`);
+    writeFileSync(changing, "{}\n");
+    await expect(source.load([1])).rejects.toThrow(/changing\.jsonl:2: .*\[FILE_CHANGED\]/);
+  });
+});
+
+describe("tarred datasets", () => {
+  test("give every utterance once where they are finite, and go on without end where not; shards are drawn by max_open_streams", async () => {
+    const { tars, manifests } = writeDataset(at("tarred"), simpleShards([3, 2, 4]));
+    const block = { manifest_filepath: manifests, tarred_audio_filepaths: tars };
+    const finite = await openSources({ ...block, force_finite: true }, quiet);
+    const cuts = await cutsOf(finite.source, { shuffle: true });
+    expect(new Set(cuts.map(({ id }) => id)).size).toBe(9);
+    expect(cuts.length).toBe(9);
+    for (const cut of cuts) expect(levelOf(await sourceSamples(cut, rate))).toBe(Number(cut.text.slice(1)));
+    const endless = await openSources({ ...block, max_open_streams: 2 }, quiet);
+    expect(endless.infinite).toBe(true);
+    expect((await cutsOf(endless.source, { most: 40, shuffle: true })).length).toBe(40);
+    const tars1 = new Set((await cutsOf(endless.source, { most: 4 })).map(({ audioPath }) => audioPath));
+    expect(tars1.size).toBeLessThanOrEqual(2);
+  });
+});
+
+describe("lhotse's cuts and Shar", () => {
+  const golden = JSON.parse(readFileSync(new URL("../../golden/shar.json", import.meta.url), "utf8")) as {
+    files: Record<string, string>;
+    cuts: { id: string; duration: number; text: string; samples: number; audioSum: number; frames: number; featureSum: number }[];
+  };
+
+  beforeAll(() => {
+    mkdirSync(at("shar"), { recursive: true });
+    for (const [name, bytes] of Object.entries(golden.files)) writeFileSync(at("shar", name), Buffer.from(bytes, "base64"));
+  });
+
+  test("a folder that lhotse wrote gives its cuts, samples and features", async () => {
+    const { source, leaves } = await open(`{shar_path: ${at("shar")}, force_finite: true}`);
+    expect(leaves[0]).toMatchObject({ utterances: 3, kind: "lhotse_shar" });
+    expect(leaves[0]?.shards).toHaveLength(2);
+    const cuts = await cutsOf(source);
+    for (const [i, { id, duration, text, samples, audioSum, frames, featureSum }] of golden.cuts.entries()) {
+      const cut = cuts[i] as SourceCut;
+      expect(cut).toMatchObject({ id, duration, text, speaker: "me", lang: "en" });
+      expect(cut.custom).toMatchObject({ score: i });
+      const wave = await sourceSamples(cut, 16000);
+      expect(wave.length).toBe(samples);
+      expect(wave.reduce((x, y) => x + y, 0)).toBeCloseTo(audioSum, 3);
+      const features = await sourceFeatures(cut, { sampleRate: 16000, numMelBins: 8 });
+      expect(features.frames).toBe(frames);
+      expect(features.data.reduce((x, y) => x + y, 0)).toBeCloseTo(featureSum, 2);
+    }
+  });
+
+  test("Shar is read again and again unless it is finite; fields can be named one by one", async () => {
+    const endless = await open(`shar_path: ${at("shar")}`);
+    expect(endless.infinite).toBe(true);
+    expect((await cutsOf(endless.source, { most: 10 })).length).toBe(10);
+    const named = await open(`{shar_path: {cuts: "${at("shar")}/cuts.00000{0..1}.jsonl.gz", recording: "${at("shar")}/recording.00000{0..1}.tar"}, force_finite: true}`);
+    const [cut] = await cutsOf(named.source);
+    expect(cut?.features).toBeUndefined();
+    expect(await sourceFeatures(cut as SourceCut, { sampleRate: 16000, numMelBins: 8 })).toMatchObject({ frames: 10, bins: 8 });
+  });
+
+  test("folders whose parts do not go together are errors that name the file", async () => {
+    const broken = (name: string, change: (folder: string) => void): string => {
+      mkdirSync(at(name), { recursive: true });
+      for (const [file, bytes] of Object.entries(golden.files)) writeFileSync(at(name, file), Buffer.from(bytes, "base64"));
+      change(at(name));
+      return `{shar_path: ${at(name)}, force_finite: true}`;
+    };
+    await expect(open(broken("shar-less", (one) => rmSync(join(one, "recording.000001.tar"))))).rejects.toThrow(/2 shards of cuts and 1 of recording.*MANIFEST_SHAR_BAD/);
+    await expect(
+      open(
+        broken("shar-swapped", (one) => {
+          const first = readFileSync(join(one, "recording.000000.tar"));
+          writeFileSync(join(one, "recording.000000.tar"), readFileSync(join(one, "recording.000001.tar")));
+          writeFileSync(join(one, "recording.000001.tar"), first);
+        }),
+      ),
+    ).rejects.toThrow(/recording\.000000\.tar:c2\.wav: expected the cut c0.*MANIFEST_SHAR_BAD/);
+    await expect(open(broken("shar-none", (one) => Object.keys(golden.files).forEach((file) => rmSync(join(one, file)))))).rejects.toThrow(/not a Shar folder/);
+    await expect(open(`shar_path: ${at("nowhere")}`)).rejects.toThrow(/nowhere: no such file/);
+  });
+
+  test("manifests of cuts, gzip and plain, with paths beside them", async () => {
+    const line = (i: number): string =>
+      JSON.stringify({
+        id: `c${i}`,
+        start: 0.02,
+        duration: 0.05,
+        channel: 0,
+        supervisions: [{ id: `s${i}`, recording_id: "r", start: 0, duration: 0.05, text: `TEXT ${i}`, custom: { normalized: `norm ${i}` } }],
+        recording: { id: "r", sources: [{ type: "file", channels: [0], source: `audio/a-${i}.wav` }], sampling_rate: rate, num_samples: 800, duration: 0.1, channel_ids: [0] },
+        type: "MonoCut",
+      });
+    writeFileSync(at("cuts.jsonl.gz"), gzipSync([0, 1, 2].map(line).join("\n")));
+    writeFileSync(at("cuts.jsonl"), line(3));
+    const { source } = await open(`cuts_path: [${at("cuts.jsonl.gz")}, ${at("cuts.jsonl")}]`);
+    const cuts = await cutsOf(source);
+    expect(texts(cuts)).toEqual(["TEXT 0", "TEXT 1", "TEXT 2", "TEXT 3"]);
+    expect(await Promise.all(cuts.map(async (cut) => levelOf(await sourceSamples(cut, rate))))).toEqual([1, 2, 3, 4]);
+    expect((await sourceSamples(cuts[0] as SourceCut, rate)).length).toBe(400);
+    const other = await open(`{cuts_path: ${at("cuts.jsonl")}, text_field: normalized}`);
+    expect(texts(await cutsOf(other.source))).toEqual(["norm 3"]);
+  });
+});
+
+describe("input_cfg", () => {
+  test("groups, nested files, tags, weights and inherited keys", async () => {
+    writeFileSync(at("inner.yaml"), `- {type: nemo, manifest_filepath: ${b}, weight: 3, text_field: text}\n- {type: nemo, manifest_filepath: ${a}, weight: 1}\n`);
+    writeFileSync(
+      at("train.yaml"),
+      `input_cfg:
+  - type: group
+    weight: 0.9
+    tags: {corpus: inner, lang: no}
+    text_field: nothing
+    input_cfg: inner.yaml
+  - type: nemo
+    weight: 0.1
+    manifest_filepath: ${a}
+    tags: {corpus: outer}
+`,
+    );
+    const warnings: string[] = [];
+    const { source, leaves, infinite } = await openSources(readConfig(at("train.yaml")), { onWarning: (line) => warnings.push(line) });
+    expect(infinite).toBe(true);
+    expect(leaves.map(({ share }) => Math.round(share * 1000))).toEqual([675, 225, 100]);
+    const cuts = await cutsOf(source, { most: 4000, shuffle: true });
+    const share = (keep: (cut: SourceCut) => boolean): number => cuts.filter(keep).length / cuts.length;
+    expect(share((cut) => cut.custom["corpus"] === "outer")).toBeCloseTo(0.1, 1);
+    expect(share((cut) => cut.text.startsWith("text 1") && cut.text.length > 6)).toBeCloseTo(0.675, 1);
+    // text_field of the group reaches what does not set it; "no" stays a text, which YAML 1.1 would make false.
+    expect(cuts.filter((cut) => cut.custom["corpus"] === "inner").every((cut) => cut.custom["lang"] === "no" && (cut.text === "" || cut.text.length === 7))).toBe(true);
+    expect(warnings).toEqual([]);
+  });
+
+  test("temperature: weights to its power, for all levels or one each", async () => {
+    const yaml = (temperature: string): string => `
+reweight_temperature: ${temperature}
+input_cfg:
+- {type: nemo, manifest_filepath: ${a}, weight: 8}
+- {type: group, weight: 2, input_cfg: [{type: nemo, manifest_filepath: ${a}, weight: 9}, {type: nemo, manifest_filepath: ${b}, weight: 1}]}
+`;
+    const shares = async (temperature: string): Promise<number[]> => (await open(yaml(temperature))).leaves.map(({ share }) => share);
+    expect(await shares("1")).toEqual([0.8, 0.18, 0.02].map((share) => expect.closeTo(share, 9)));
+    expect(await shares("0")).toEqual([0.5, 0.25, 0.25].map((share) => expect.closeTo(share, 9)));
+    expect(await shares("[0.5, 1]")).toEqual([2 / 3, 0.3, 1 / 30].map((share) => expect.closeTo(share, 9)));
+    await expect(open(yaml("[1]"))).rejects.toThrow(/^train\.yaml:2: reweight_temperature has 1 numbers for 2 levels/);
+  });
+
+  test("lists of manifests with weights, with sizes as weights, and of tars beside them", async () => {
+    const weighted = await open(`manifest_filepath: [[${a}, 0.25], [${b}, 0.75]]`);
+    expect(weighted.leaves.map(({ share }) => share)).toEqual([0.25, 0.75]);
+    expect(weighted.infinite).toBe(true);
+    const bySize = await open(`manifest_filepath: [[${a}], [${b}]]`);
+    expect(bySize.leaves.map(({ share }) => share)).toEqual([4 / 6, 2 / 6]);
+    const finite = await open(`{manifest_filepath: [[${a}], [${b}]], force_finite: true}`);
+    expect((await cutsOf(finite.source, { shuffle: true })).length).toBe(6);
+    await expect(open(`manifest_filepath: [[${a}, 0.5], [${b}]]`)).rejects.toThrow(/weights for 1 of 2 items.*MIX_BAD_WEIGHT/);
+    await expect(open(`manifest_filepath: [[${a}, 0], [${b}, 1]]`)).rejects.toThrow(/MIX_BAD_WEIGHT/);
+    await expect(open(`{manifest_filepath: [[${a}], [${b}]], tarred_audio_filepaths: [[x.tar]]}`)).rejects.toThrow(/names 1 datasets, manifest_filepath 2/);
+  });
+
+  test("brace patterns, in every spelling", async () => {
+    for (const pattern of ["{a,b}.jsonl", "_OP_a,b_CL_.jsonl", "(a,b).jsonl"]) {
+      const { source } = await open(`input_cfg: [{type: nemo, manifest_filepath: "${folder}/${pattern}"}]`);
+      expect((await cutsOf(source)).length).toBe(6);
+    }
+  });
+
+  test.each<[string, string, RegExp]>([
+    [
+      "an unknown key",
+      "input_cfg:\n- type: nemo\n  manifest_filepat: x\n",
+      /^train\.yaml:3: unknown key input_cfg\[0\]\.manifest_filepat \[CONFIG_UNKNOWN_OPTION\]\. Did you mean manifest_filepath\?/,
+    ],
+    ["an unknown key of the config", "manifest_filepath: A\nbatch_duratoin: 3\n", /^train\.yaml:2: unknown key batch_duratoin .*Did you mean batch_duration\?/],
+    ["a name of icefall's", "manifest_filepath: A\nmax_cuts: 3\n", /^train\.yaml:2: .*icefall's; here it is batch_size/],
+    ["an unknown type", "input_cfg:\n- type: nemo_tared\n", /^train\.yaml:2: input_cfg\[0\]\.type is "nemo_tared".*MIX_UNKNOWN_TYPE.*Did you mean nemo_tarred\?/],
+    ["a type for texts", "input_cfg:\n- type: txt_pair\n", /^train\.yaml:2: .*does not read \[MIX_UNKNOWN_TYPE\]/],
+    ["no type", "input_cfg:\n- cuts_path: x\n", /^train\.yaml:2: .*has no type.*Write type: lhotse/],
+    ["an empty list", "input_cfg: []\n", /^train\.yaml:1: input_cfg is an empty list/],
+    [
+      "a missing weight",
+      "input_cfg:\n- {type: nemo, manifest_filepath: A, weight: 1}\n- {type: nemo, manifest_filepath: A}\n",
+      /^train\.yaml:3: input_cfg\[1\] has no weight.*MIX_BAD_WEIGHT/,
+    ],
+    ["a zero weight", "input_cfg:\n- {type: nemo, manifest_filepath: A, weight: 0}\n", /^train\.yaml:2: input_cfg\[0\]\.weight is 0.*Leave out a source/],
+    ["a weight that is a text", "input_cfg:\n- {type: nemo, manifest_filepath: A, weight: much}\n", /weight is "much", expected a number above 0/],
+    ["a source without its files", "input_cfg:\n- {type: lhotse, weight: 1}\n", /^train\.yaml:2: a source of type lhotse without cuts_path/],
+    ["tars that are missing", "input_cfg:\n- {type: nemo_tarred, manifest_filepath: A}\n", /nemo_tarred without tarred_audio_filepaths/],
+    ["no data", "batch_size: 3\n", /^train\.yaml:1: .*names no data/],
+    ["a file that is missing", "manifest_filepath: nowhere.jsonl\n", /^nowhere\.jsonl: no such file/],
+    ["a nested file that is missing", "input_cfg: nowhere.yaml\n", /^train\.yaml:1: input_cfg is nowhere\.yaml: there is no such file/],
+    ["a value of the wrong kind", "manifest_filepath: A\nbatch_size: many\n", /^train\.yaml:2: batch_size is "many", expected a whole number of 1 or more/],
+    ["a mandatory value", "manifest_filepath: ???\n", /manifest_filepath is \?\?\?, which stands for a value that has to be given/],
+    ["augmentation that is not there", "manifest_filepath: A\nrir_enabled: true\n", /^train\.yaml:2: rir_enabled is true, which serac does not have.*Leave rir_enabled out/],
+    ["batch sizes without bins", "manifest_filepath: A\nbucket_batch_size: [1, 2]\n", /^train\.yaml:2: bucket_batch_size is set without bucket_duration_bins/],
+    ["bins of another number", "manifest_filepath: A\nbucket_batch_size: [1, 2]\nbucket_duration_bins: [3]\n", /has 2 numbers for 1 bins/],
+    ["bounds that leave nothing", "manifest_filepath: A\nmin_duration: 5\nmax_duration: 3\n", /^train\.yaml:2: min_duration is 5, more than max_duration, 3/],
+    ["streams of a finite mixture", "manifest_filepath: A\nmax_open_streams: 3\nforce_finite: true\n", /^train\.yaml:2: max_open_streams does not go with force_finite/],
+    ["a store", "manifest_filepath: s3://bucket/a.json\n", /only files can be read/],
+    ["broken YAML", "a: [1\n", /^train\.yaml:2:1: .*CONFIG_BAD_YAML/],
+  ])("%s is an error at file:line that says what to do", async (_, yaml, message) => {
+    await expect(Promise.resolve().then(() => open(yaml.replaceAll(/(?<=: )A\b/g, a)))).rejects.toThrow(message);
+  });
+
+  test("sources without an utterance say why, before training", async () => {
+    writeFileSync(at("empty.jsonl"), "\n");
+    await expect(open(`input_cfg:\n- {type: nemo, manifest_filepath: ${a}}\n- {type: nemo, manifest_filepath: ${at("empty.jsonl")}}`)).rejects.toThrow(
+      /^train\.yaml:3: .*empty\.jsonl has no utterance that can be used: it is empty \[SOURCE_EMPTY\]/,
+    );
+    await expect(open(`{manifest_filepath: ${a}, min_duration: 100}`)).rejects.toThrow(/4 shorter than min_duration, 100 s.*\[SOURCE_EMPTY\]\. Check the filters and their units/);
+  });
+
+  test("keys that mean nothing here are named once, other spellings are read and said", async () => {
+    const warnings: string[] = [];
+    const options = { onWarning: (line: string) => void warnings.push(line) };
+    await openSources(parseConfig(`use_lhotse: true\nmanifest_filepath: ${a}\npin_memory: true\nis_tarred: false\nshuffle_n: 8\nconcurrent_bucketing: true\n`, "t.yaml"), options);
+    expect(warnings).toEqual([
+      expect.stringMatching(/^t\.yaml:3: pin_memory changes nothing here/),
+      expect.stringMatching(/^t\.yaml:4: is_tarred changes nothing here: .*without Lhotse/),
+      expect.stringMatching(/^t\.yaml:5: shuffle_n changes nothing/),
+    ]);
+    warnings.length = 0;
+    const { tars, manifests } = writeDataset(at("singular"), simpleShards([2]));
+    await openSources({ input_cfg: [{ type: "nemo_tarred", manifest_filepath: manifests, tarred_audio_filepath: tars }], force_finite: true }, options);
+    expect(warnings).toEqual([expect.stringMatching(/tarred_audio_filepath is read as tarred_audio_filepaths/)]);
+  });
+});
