@@ -75,7 +75,7 @@ async function wavOf(source: string | Uint8Array, at: string): Promise<{ bytes: 
 }
 
 /** Seconds to samples, half up, after rounding away the noise of the product: lhotse's rule, and the addon's. */
-function toFrames(seconds: number, rate: number): number {
+export function toFrames(seconds: number, rate: number): number {
   return Math.floor(Math.round(seconds * rate * 1e8) / 1e8 + 0.5);
 }
 

@@ -22,7 +22,7 @@ export const tar = command({
   async run({ moreManifests, ...options }, out) {
     if (options.writeMetadata) {
       const { writeDefaultMetadata } = await import("../data/tarred/convert/describe.ts");
-      out.print(await writeDefaultMetadata(options));
+      out.print(writeDefaultMetadata(options));
       return 0;
     }
     if ((moreManifests?.length ?? 0) > 0) {

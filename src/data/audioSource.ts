@@ -1,7 +1,9 @@
 /** The audio of a cut, whether it is a file or a member of a tar. */
 import { type FileHandle, open } from "node:fs/promises";
+import { toFrames } from "../audio/decode.ts";
 import { type Audio, readAudio } from "../audio/index.ts";
 import { fileError } from "../formats/atomic.ts";
+import { parseWavHeader, type WavHeader } from "../formats/wav.ts";
 import { FormatError } from "../util/errors.ts";
 import type { Cut } from "./cut.ts";
 
@@ -74,6 +76,38 @@ export async function readMember(tar: string, { name, offset, size }: MemberPlac
   return bytes;
 }
 
+/** A part is read alone where it is at most this share of its member. */
+const partShare = 0.5;
+/** Nearly every WAV header fits into this. */
+const headerBytes = 4096;
+
+/**
+ * The stretch of a WAV member that a cut plays, as a WAV file of its own: a cut of a long recording reads its own bytes and no others.
+ * @returns undefined where all of the member has to be read: it is no plain WAV, or most of it is wanted
+ */
+async function readWavPart(tar: string, member: MemberPlace, offset: number, duration: number): Promise<Uint8Array | undefined> {
+  const { name, size } = member;
+  if (size < 4 * headerBytes || !Number.isFinite(duration)) return undefined;
+  const first = await readMember(tar, { ...member, size: headerBytes });
+  let header: WavHeader;
+  try {
+    header = parseWavHeader(first, { at: `${tar}:${name}`, fileSize: size });
+  } catch (error) {
+    if (error instanceof FormatError) return undefined; // another format, or a long header
+    throw error;
+  }
+  const { sampleRate, numFrames, dataOffset, truncated, numChannels, bits } = header;
+  const start = toFrames(offset, sampleRate);
+  const frames = Math.min(toFrames(duration, sampleRate), numFrames - start);
+  const width = (numChannels * bits) / 8;
+  if (truncated || first.toString("latin1", 0, 4) !== "RIFF" || frames <= 0 || dataOffset + frames * width > size * partShare) return undefined;
+  const data = await readMember(tar, { name, offset: member.offset + dataOffset + start * width, size: frames * width });
+  const file = Buffer.concat([first.subarray(0, dataOffset), data]);
+  file.writeUInt32LE(file.length - 8, 4);
+  file.writeUInt32LE(data.length, dataOffset - 4); // the data chunk's size
+  return file;
+}
+
 /**
  * Decodes the stretch of a recording that a cut plays. Without an offset all of it is played; in a tar, where many cuts may be of one recording,
  * one that is clearly longer than the cut is cut at the cut's duration.
@@ -85,6 +119,8 @@ export async function readCutAudio(cut: Pick<Cut, "audioPath" | "offset" | "dura
   const duration = cut.duration * cut.speed;
   const range = offset === undefined ? {} : { offset, duration };
   if (!member) return readAudio(audioPath, range);
+  const part = bytes === undefined && offset !== undefined ? await readWavPart(audioPath, member, offset, duration) : undefined;
+  if (part) return readAudio(part, {}, `${audioPath}:${member.name}`);
   const audio = await readAudio(bytes ?? (await readMember(audioPath, member)), range, `${audioPath}:${member.name}`);
   const length = audio.channels[0]?.length ?? 0;
   if (offset !== undefined || !Number.isFinite(duration) || length / audio.sampleRate <= duration + tolerance) return audio;

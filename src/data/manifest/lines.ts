@@ -62,7 +62,7 @@ function isPrettyPrinted(text: string): boolean {
 }
 
 /** Whole lines of a byte stream: the bytes up to a line feed, or the stream's end. */
-async function* wholeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+export async function* wholeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let parts: Buffer[] = []; // of a line that has not ended yet; a list, so that one endless line costs no quadratic copying
   for await (const chunk of chunks) {
     const end = chunk.lastIndexOf(0x0a) + 1;
@@ -77,31 +77,35 @@ async function* wholeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer
   if (parts.length > 0) yield Buffer.concat(parts);
 }
 
+/** Takes a good line: what it holds, its own text, and its number. */
+type TakeLine = (value: ManifestObject, text: string, line: number) => void;
+
 class LineReader {
   private line = 0;
   /** No line with something on it was seen yet. */
   private atStart = true;
-  private readonly path: string;
+  /** How errors call the manifest. */
+  readonly path: string;
+  private readonly take: TakeLine;
   private readonly onError: ((error: LineError) => void) | undefined;
 
-  constructor(path: string, onError: ((error: LineError) => void) | undefined) {
-    this.path = path;
+  constructor(path: string, take: TakeLine, onError: ((error: LineError) => void) | undefined) {
+    this.path = path === "-" ? "stdin" : path;
+    this.take = take;
     this.onError = onError;
   }
 
-  /** The good lines of a block of bytes. */
-  read(block: Buffer): ManifestLine[] {
+  /** Takes the good lines of a block of bytes. */
+  read(block: Buffer): void {
     const bytes = this.line === 0 && block[0] === 0xef && block[1] === 0xbb && block[2] === 0xbf ? block.subarray(3) : block;
-    const lines: ManifestLine[] = [];
     if (isAscii(bytes))
-      this.readText(bytes.toString("latin1"), lines); // several times as fast, and most manifests are
-    else if (isUtf8(bytes)) this.readText(bytes.toString("utf8"), lines);
-    else this.readBroken(bytes, lines);
-    return lines;
+      this.readText(bytes.toString("latin1")); // several times as fast, and most manifests are
+    else if (isUtf8(bytes)) this.readText(bytes.toString("utf8"));
+    else this.readBroken(bytes);
   }
 
-  private readText(block: string, lines: ManifestLine[]): void {
-    const { path } = this;
+  private readText(block: string): void {
+    const { path, take } = this;
     let start = 0;
     while (start < block.length) {
       let end = block.indexOf("\n", start);
@@ -126,13 +130,13 @@ class LineReader {
         value = second.value;
       }
       this.atStart = false;
-      if (typeof value === "object" && value !== null && !Array.isArray(value)) lines.push({ value: value as ManifestObject, text, line: this.line, path });
+      if (typeof value === "object" && value !== null && !Array.isArray(value)) take(value as ManifestObject, text, this.line);
       else this.fail(this.notAnObject(value));
     }
   }
 
   /** A block with bytes that are no UTF-8: line by line, so that only those lines are bad. */
-  private readBroken(bytes: Buffer, lines: ManifestLine[]): void {
+  private readBroken(bytes: Buffer): void {
     let start = 0;
     while (start < bytes.length) {
       const end = bytes.indexOf(0x0a, start);
@@ -141,7 +145,7 @@ class LineReader {
       start = stop + 1;
       if (isUtf8(part)) {
         if (part.length === 0) this.line++;
-        else this.readText(part.toString("utf8"), lines);
+        else this.readText(part.toString("utf8"));
         continue;
       }
       this.line++;
@@ -188,10 +192,41 @@ class LineReader {
  */
 export async function* readManifestBatches(spec: ManifestSpec, { onError }: ReadLinesOptions = {}): AsyncGenerator<ManifestLine[]> {
   for (const path of manifestPaths(spec)) {
-    const reader = new LineReader(path === "-" ? "stdin" : path, onError);
+    let lines: ManifestLine[] = [];
+    const reader: LineReader = new LineReader(path, (value, text, line) => lines.push({ value, text, line, path: reader.path }), onError);
     for await (const block of wholeLines(readBytes(path))) {
-      const lines = reader.read(block);
+      reader.read(block);
       if (lines.length > 0) yield lines;
+      lines = [];
+    }
+  }
+}
+
+/**
+ * The same for who only looks at each line once: nothing is kept, which spares the collector most of its work.
+ * @param take called with each good line
+ * @param onBlock called behind each block of lines with their number
+ */
+export async function eachManifestLine(
+  spec: ManifestSpec,
+  take: (value: ManifestObject) => void,
+  { onError }: ReadLinesOptions = {},
+  onBlock?: (lines: number) => void,
+): Promise<void> {
+  for (const path of manifestPaths(spec)) {
+    let count = 0;
+    const reader = new LineReader(
+      path,
+      (value) => {
+        count++;
+        take(value);
+      },
+      onError,
+    );
+    for await (const block of wholeLines(readBytes(path))) {
+      reader.read(block);
+      onBlock?.(count);
+      count = 0;
     }
   }
 }

@@ -7,7 +7,7 @@ import { type Distribution, distribution, type Histogram, histogramOf } from "./
 import { isSkipped } from "./entry.ts";
 import type { ManifestSpec } from "./inputs.ts";
 import { durationOf, firstKey, rateKeys, textOf } from "./keys.ts";
-import { type ManifestObject, type ReadLinesOptions, readManifestBatches } from "./lines.ts";
+import { eachManifestLine, type ManifestObject, type ReadLinesOptions } from "./lines.ts";
 import { maxNames, type Share, Shares } from "./shares.ts";
 import { type CharacterCount, TextCounts } from "./textCounts.ts";
 
@@ -135,9 +135,6 @@ export async function manifestStats(spec: ManifestSpec, { onError, onProgress }:
         },
       }
     : {};
-  for await (const lines of readManifestBatches(spec, options)) {
-    for (const { value } of lines) collector.add(value);
-    onProgress?.(lines.length);
-  }
+  await eachManifestLine(spec, (line) => collector.add(line), options, onProgress);
   return collector.result(badLines);
 }

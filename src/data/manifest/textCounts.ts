@@ -2,14 +2,43 @@
  * Counts characters and words of texts. Texts are gathered and looked at together as UTF-16 units in flat memory, because asking a string for its units
  * one by one costs several times as much.
  */
-import { HashTable } from "../../util/hash.ts";
 import { type Distribution, Logarithmic } from "./distribution.ts";
 
 /** White space, as far as it parts words: ASCII's, the no-break space and the ideographic one. */
-const isSpace = (unit: number): boolean => unit <= 0x20 || unit === 0xa0 || unit === 0x3000;
+const isSpace = (unit: number): boolean => unit <= 0x20 || (unit >= 0xa0 && (unit === 0xa0 || unit === 0x3000));
+
+/** First halves of characters above 0xffff, and second ones. */
+const isHigh = (unit: number): boolean => unit >= 0xd800 && unit < 0xdc00;
+const isLow = (unit: number): boolean => unit >= 0xdc00 && unit < 0xe000;
 
 /** Units that are looked at together: few enough for the processor's cache. */
 const blockUnits = 1 << 15;
+
+/** Different words, by a hash of 32 bits beside length and first letter: 8 bytes a place, of which a quarter to a half are used. */
+class WordSet {
+  size = 0;
+  private mask = (1 << 12) - 1;
+  /** Pairs of hash and tag; a tag of 0 is a free place. */
+  private table = new Int32Array(2 << 12);
+
+  /** @param tag not 0 */
+  add(hash: number, tag: number): void {
+    const { table, mask } = this;
+    let at = (hash ^ (hash >>> 15)) & mask;
+    for (; table[2 * at + 1] !== 0; at = (at + 1) & mask) if (table[2 * at] === hash && table[2 * at + 1] === tag) return;
+    table[2 * at] = hash;
+    table[2 * at + 1] = tag;
+    if (++this.size * 2 > mask) this.grow();
+  }
+
+  private grow(): void {
+    const { table } = this;
+    this.mask = 2 * this.mask + 1;
+    this.table = new Int32Array(2 * (this.mask + 1));
+    this.size = 0;
+    for (let i = 0; i < table.length; i += 2) if (table[i + 1] !== 0) this.add(table[i] as number, table[i + 1] as number);
+  }
+}
 
 /** A character and how often it was seen. */
 export interface CharacterCount {
@@ -26,7 +55,7 @@ export class TextCounts {
   private readonly units = new Float64Array(1 << 16);
   /** By code points above 0xffff. */
   private readonly astral = new Map<number, number>();
-  private readonly words = new HashTable();
+  private readonly words = new WordSet();
   private block = Buffer.allocUnsafe(2 * 2 * blockUnits);
   private view = new Uint16Array(this.block.buffer, this.block.byteOffset, this.block.length / 2);
   private pending: string[] = [];
@@ -42,16 +71,25 @@ export class TextCounts {
   }
 
   private flush(): void {
-    const { pending, pendingSeconds } = this;
-    if (2 * this.pendingUnits > this.block.length) {
-      this.block = Buffer.allocUnsafe(2 * this.pendingUnits);
+    const { pending, pendingSeconds, pendingUnits } = this;
+    if (2 * pendingUnits > this.block.length) {
+      this.block = Buffer.allocUnsafe(2 * pendingUnits);
       this.view = new Uint16Array(this.block.buffer, this.block.byteOffset, this.block.length / 2);
     }
     this.block.write(pending.join(""), "utf16le"); // the order of bytes of every machine that Node and libtorch are built for
+    const mayHavePairs = this.countUnits(pendingUnits);
     let start = 0;
     for (let i = 0; i < pending.length; i++) {
       const end = start + (pending[i] as string).length;
-      this.count(start, end, pendingSeconds[i] as number);
+      const seconds = pendingSeconds[i] as number;
+      const characters = end - start - (mayHavePairs ? this.countPairs(start, end) : 0);
+      const words = this.countWords(start, end);
+      this.characters += characters;
+      this.wordTotal += words;
+      if (seconds > 0) {
+        this.characterRates.add(characters / seconds);
+        this.wordRates.add(words / seconds);
+      }
       start = end;
     }
     this.pending = [];
@@ -59,48 +97,60 @@ export class TextCounts {
     this.pendingUnits = 0;
   }
 
-  /** Counts a text of the block. */
-  private count(from: number, to: number, seconds: number): void {
-    const { units, words, view } = this;
-    let wordCount = 0;
+  /** Counts the units of a block: a loop of its own, which runs twice as fast as one that also looks for words. @returns false where none of them is half of a pair */
+  private countUnits(count: number): boolean {
+    const { units, view } = this;
+    let all = 0;
+    for (let i = 0; i < count; i++) {
+      const unit = view[i] as number;
+      units[unit]!++;
+      all |= unit;
+    }
+    return all >= 0xd800;
+  }
+
+  /** Moves the halves of pairs from `units` to `astral`. @returns how many pairs a text has */
+  private countPairs(from: number, to: number): number {
+    const { units, view, astral } = this;
     let pairs = 0;
-    for (let i = from; i < to; ) {
-      let unit = view[i] as number;
-      if (isSpace(unit)) {
-        units[unit]!++;
-        i++;
+    for (let i = from; i + 1 < to; i++) {
+      const high = view[i] as number;
+      const low = view[i + 1] as number;
+      if (!isHigh(high) || !isLow(low)) continue;
+      const point = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+      astral.set(point, (astral.get(point) ?? 0) + 1);
+      units[high]!--;
+      units[low]!--;
+      pairs++;
+      i++;
+    }
+    return pairs;
+  }
+
+  /** Hashes the words of a text by FNV-1a. @returns how many there are */
+  private countWords(from: number, to: number): number {
+    const { words, view } = this;
+    let count = 0;
+    let start = from;
+    let hash = 0x811c9dc5 | 0;
+    for (let i = from; i < to; i++) {
+      const unit = view[i] as number;
+      if (!isSpace(unit)) {
+        hash = Math.imul(hash ^ unit, 0x01000193);
         continue;
       }
-      // A word: its hash is FNV-1a, with its length and first letter as the other half.
-      const start = i;
-      const first = unit;
-      let hash = 0x811c9dc5 | 0;
-      do {
-        units[unit]!++;
-        hash = Math.imul(hash ^ unit, 0x01000193);
-        if (unit >= 0xd800 && unit < 0xdc00 && i + 1 < to) {
-          const next = view[i + 1] as number;
-          if (next >= 0xdc00 && next < 0xe000) {
-            const point = 0x10000 + ((unit - 0xd800) << 10) + (next - 0xdc00);
-            units[unit]!--;
-            this.astral.set(point, (this.astral.get(point) ?? 0) + 1);
-            pairs++;
-            hash = Math.imul(hash ^ next, 0x01000193);
-            i++;
-          }
-        }
-        unit = ++i < to ? (view[i] as number) : 0x20;
-      } while (!isSpace(unit));
-      words.add(hash, (first << 16) ^ (i - start));
-      wordCount++;
+      if (i > start) {
+        words.add(hash, ((view[start] as number) << 16) ^ (i - start));
+        count++;
+        hash = 0x811c9dc5 | 0;
+      }
+      start = i + 1;
     }
-    const characters = to - from - pairs;
-    this.characters += characters;
-    this.wordTotal += wordCount;
-    if (seconds > 0) {
-      this.characterRates.add(characters / seconds);
-      this.wordRates.add(wordCount / seconds);
+    if (to > start) {
+      words.add(hash, ((view[start] as number) << 16) ^ (to - start));
+      count++;
     }
+    return count;
   }
 
   /** The counts; the most frequent characters first. */

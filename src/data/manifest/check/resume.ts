@@ -31,6 +31,8 @@ export class HeaderJournal {
   private old: AsyncIterator<{ value: Row }> | undefined;
   private waiting: Row | undefined;
   private pending: string[] = [];
+  /** The first line of a new side file, until it is there: a check that reads no header leaves none. */
+  private head: string | undefined;
   private written = performance.now();
 
   /**
@@ -46,7 +48,7 @@ export class HeaderJournal {
         this.old = readJsonl<Row>(path, { onError: () => {} })[Symbol.asyncIterator]() as unknown as AsyncIterator<{ value: Row }>;
         return;
       }
-      writeFileSync(path, `${head}\n`);
+      this.head = `${head}\n`;
     } catch {
       this.path = undefined;
     }
@@ -101,7 +103,9 @@ export class HeaderJournal {
     const text = `${this.pending.join("\n")}\n`;
     this.pending = [];
     try {
-      appendFileSync(this.path, text);
+      if (this.head === undefined) appendFileSync(this.path, text);
+      else writeFileSync(this.path, this.head + text);
+      this.head = undefined;
     } catch {
       // A full disk must not end the check.
     }

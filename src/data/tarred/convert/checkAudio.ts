@@ -1,6 +1,7 @@
 /** Looks at the audio of a whole plan before a byte is written: is all of it there, which names would meet, and does it fit on the disk. */
 import { createHash } from "node:crypto";
 import { statfsSync } from "node:fs";
+import { fileError } from "../../../formats/atomic.ts";
 import { ManifestError } from "../../../util/errors.ts";
 import { NameTable } from "./check.ts";
 import { selectRows } from "./entries.ts";
@@ -76,12 +77,17 @@ const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(1)} MB`;
 
 /**
  * @param bytes what the sources take in tar files
- * @throws ManifestError TARRED_NO_SPACE where copies of them do not fit; what is encoded anew can become smaller, so there it is only said
+ * @throws ManifestError TARRED_NO_SPACE where copies of them do not fit (what is encoded anew can become smaller, so there it is only said); FormatError FILE_UNWRITABLE
  */
 export function checkSpace(bytes: number, { targetDir, onlyManifests, forceCodec, sliceWithOffset }: ConvertOptions, say: ConvertListener["say"]): void {
   if (onlyManifests) return;
-  const { bavail, bsize } = statfsSync(targetDir);
-  const free = bavail * bsize;
+  let free: number;
+  try {
+    const { bavail, bsize } = statfsSync(targetDir);
+    free = bavail * bsize;
+  } catch (error) {
+    throw fileError(targetDir, "write", error);
+  }
   if (bytes <= free) return;
   if (forceCodec !== undefined || sliceWithOffset) say?.(`The sources take ${megabytes(bytes)}, and the target's disk has ${megabytes(free)} left: the tar files may not fit.`);
   else

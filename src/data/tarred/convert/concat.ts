@@ -25,7 +25,7 @@ export interface Base {
  * @throws FormatError FILE_MISSING, FILE_UNREADABLE, JSONL_BAD_LINE; ManifestError TARRED_METADATA
  */
 export async function readBase(options: ConvertOptions, { say }: ConvertListener): Promise<Base> {
-  const { readMetadata } = await import("./metadata.ts");
+  const { readMetadata } = await import("./readMetadata.ts");
   const metadataPath = options.metadataPath as string;
   const metadata = readMetadata(metadataPath);
   const path = options.manifestPath?.[0] as string;

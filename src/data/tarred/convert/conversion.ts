@@ -102,6 +102,12 @@ function refuseNothing(at: string, { kept, filtered, shards }: ConvertReport, { 
     throw new ManifestError("TARRED_EMPTY", { at, message: `${kept} utterances do not fill a shard of ${base?.perShard}`, fix: "add --keep_remainder for a smaller shard" });
 }
 
+/** A thread takes longer to start than this much work takes to be done without it. */
+const worthThreads = 0.25;
+
+/** About how long files take to be stored as they are: reading a line and opening a file, copying and hashing. */
+const secondsOf = (entries: number, bytes: number): number => entries * 5e-5 + bytes / 7e8;
+
 /** Settings and inputs as text: the same text, the same dataset. */
 function identityOf({ manifests }: ConversionPlan, { options, base }: ConversionContext): string {
   const { targetDir: _, workers: __, overwrite: ___, dryRun: ____, ...settings } = options;
@@ -132,6 +138,7 @@ async function convert(paths: readonly string[], context: ConversionContext, tar
   target.refuseOthers(identity);
   const { plan, unreadable, leftOut, bytes, distinct } = await checkAudio(planned, pool, options, listener);
   checkSpace(bytes, options, listener.say);
+  if (secondsOf(plan.count, bytes) > worthThreads) pool.start();
   if (plan.count === 0) throw new ManifestError("TARRED_EMPTY", { at: paths.join(","), message: "no utterance has audio that can be read" });
   const { sizes, dropped } = divisionOf(plan.count, context);
   const { done, seed } = target.begin({ identity, leftOut }, () => (options.shuffle ? (options.shuffleSeed ?? randomInt(2 ** 32)) : null));
@@ -144,7 +151,7 @@ async function convert(paths: readonly string[], context: ConversionContext, tar
   const durations = new Float64Array(report.written);
   let at = 0;
   for (const { rows } of shards) for (let i = 0; i < rows.length; i++) durations[at++] = plan.durations[rows[i] as number] as number;
-  await finishDataset({ options, base, target, report, results, inputs: plan.manifests, durations, identity }, listener.say);
+  finishDataset({ options, base, target, report, results, inputs: plan.manifests, durations, identity }, listener.say);
   return report;
 }
 

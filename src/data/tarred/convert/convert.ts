@@ -2,7 +2,9 @@
  * Makes tarred datasets: what NeMo's convert_to_tarred_audio_dataset.py makes, equal byte for byte where it stores files as they are.
  * One call makes one dataset, one for each bucket of durations, or the next version of a dataset that it appends to.
  */
+import { statSync } from "node:fs";
 import { join } from "node:path";
+import { toFsPath } from "../../../formats/surrogateEscape.ts";
 import { readBase } from "./concat.ts";
 import { runConversion } from "./conversion.ts";
 import { type ConvertInput, type ConvertOptions, readOptions } from "./options.ts";
@@ -21,6 +23,16 @@ function bucketsOf(options: ConvertOptions): ConvertOptions[] {
   });
 }
 
+/** Manifests of at least so many bytes have work for threads, whatever they name. */
+const longManifest = 1 << 20;
+
+/** True where threads will be wanted: then they start while the manifests are read. */
+function isLongWork({ manifestPath, concatManifestPaths, forceCodec, forceSamplingRate, sliceWithOffset, onlyManifests }: ConvertOptions): boolean {
+  if (!onlyManifests && (sliceWithOffset || forceCodec !== undefined || forceSamplingRate !== undefined)) return true;
+  const size = (path: string): number => (path === "-" ? longManifest : (statSync(toFsPath(path), { throwIfNoEntry: false })?.size ?? 0));
+  return (concatManifestPaths ?? manifestPath ?? []).reduce((sum, path) => sum + size(path), 0) >= longManifest;
+}
+
 /**
  * A conversion that was ended in any way goes on when it is called again.
  * @returns the reports of all datasets that a call makes: one, or one for each bucket
@@ -30,6 +42,7 @@ export async function convertToTarred(input: ConvertInput, listener: ConvertList
   const options = readOptions(input);
   const threads = options.dryRun ? 1 : Math.min(threadsOf(options.workers), Math.max(1, options.numShards ?? Number.POSITIVE_INFINITY));
   const pool = new JobPool(threads);
+  if (isLongWork(options)) pool.start();
   try {
     const paths = options.manifestPath as readonly string[];
     if (options.concatManifestPaths !== undefined) {

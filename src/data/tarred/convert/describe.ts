@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { writeFileAtomic } from "../../../formats/atomic.ts";
 import type { Base } from "./concat.ts";
-import type { TarredDatasetConfig, TarredDatasetMetadata } from "./metadata.ts";
+import { datasetTime, printMetadata, type TarredDatasetConfig, type TarredDatasetMetadata } from "./metadata.ts";
 import { type ConvertInput, type ConvertOptions, readOptions } from "./options.ts";
 
 /** The configuration as metadata.yaml has it. */
@@ -55,9 +55,8 @@ export function describeAppended(options: ConvertOptions, base: Base, newShards:
 }
 
 /** Writes default_metadata.yaml. @returns its path. @throws ConfigError CONFIG_BAD_VALUE; FormatError FILE_UNWRITABLE */
-export async function writeDefaultMetadata(input: ConvertInput): Promise<string> {
+export function writeDefaultMetadata(input: ConvertInput): string {
   const options = readOptions({ ...input, writeMetadata: true });
-  const { datasetTime, printMetadata } = await import("./metadata.ts"); // here, because YAML takes a while to load
   const path = join(options.targetDir, "default_metadata.yaml");
   writeFileAtomic(path, printMetadata(describeNew(options, { shards: options.numShards ?? -1, perShard: null }, undefined, datasetTime())));
   return path;

@@ -5,6 +5,7 @@ import type { Base } from "./concat.ts";
 import { type Buckets, describeAppended, describeNew } from "./describe.ts";
 import { estimateDurationBins } from "./durationBins.ts";
 import { tarName } from "./files.ts";
+import { datasetTime, printMetadata } from "./metadata.ts";
 import type { ConvertOptions } from "./options.ts";
 import type { PlannedManifest } from "./plan.ts";
 import { type DatasetRecord, readRecord, seracVersion, writeRecord } from "./record.ts";
@@ -77,7 +78,7 @@ function recordOf({ options, base, target, report, results, inputs, identity }: 
 }
 
 /** Completes `made.report`. @throws FormatError FILE_UNWRITABLE */
-export async function finishDataset(made: Made, say: ConvertListener["say"]): Promise<void> {
+export function finishDataset(made: Made, say: ConvertListener["say"]): void {
   const { options, base, target, report, results } = made;
   writeAtomically(target.aggregate, (fd) => {
     if (base) writeFully(fd, Buffer.from(base.manifest, "utf8"));
@@ -87,7 +88,6 @@ export async function finishDataset(made: Made, say: ConvertListener["say"]): Pr
   const buckets = base ? undefined : bucketsOf(made, say);
   report.bins = buckets?.bins ?? [];
   writeRecord(target.folder, recordOf(made));
-  const { datasetTime, printMetadata } = await import("./metadata.ts"); // here, because YAML takes a while to load
   const { shards, written } = report;
   const metadata = base ? describeAppended(options, base, shards, datasetTime()) : describeNew(options, { shards, perShard: Math.floor(written / shards) }, buckets, datasetTime());
   writeFileAtomic(target.metadata, printMetadata(metadata));

@@ -61,7 +61,7 @@ export function parseShards(text: string, known: readonly number[]): number[] {
 
 /** Makes the tar files. Each is recorded when it is finished, so that an ended run goes on. */
 export async function tarShards(options: PartialOptions, listener: ConvertListener = {}): Promise<PartialReport> {
-  const { readMetadata } = await import("./metadata.ts");
+  const { readMetadata } = await import("./readMetadata.ts");
   const { tarredManifestFilepath: path, shardsToTar = "all", numWorkers = -1, overwrite = false } = options;
   const folder = dirname(path);
   const target = options.outputDir ?? folder;
@@ -111,6 +111,7 @@ export async function tarShards(options: PartialOptions, listener: ConvertListen
     };
     listener.begin?.(entriesOf(shards));
     const pool = new JobPool(Math.min(threadsOf(numWorkers), Math.max(1, shards.length)));
+    pool.start();
     try {
       await pool.run(jobs(), onResult, listener.entries, listener.signal);
     } finally {

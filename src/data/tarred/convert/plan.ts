@@ -3,8 +3,9 @@
  * The lines themselves are read again, at their offsets, by those who write the shards.
  */
 import { createHash } from "node:crypto";
-import { existsSync, statSync } from "node:fs";
+import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { dirname } from "node:path";
+import { fileError } from "../../../formats/atomic.ts";
 import { readBytes } from "../../../formats/byteSource.ts";
 import { JsonSyntaxError, parsePython, plainValue } from "../../../formats/pythonJson.ts";
 import { toFsPath } from "../../../formats/surrogateEscape.ts";
@@ -201,7 +202,7 @@ export async function planConversion(paths: readonly string[], options: PlanOpti
     manifests.push(manifest);
     const hash = digests ? createHash("sha256") : undefined;
     let spool: Spool | undefined;
-    if (options.spool && (path === "-" || (await isPacked(path)))) {
+    if (options.spool && (path === "-" || isPacked(path))) {
       spool = options.spool(source);
       manifest.readPath = spool.path;
     }
@@ -272,15 +273,19 @@ function isUtf8Line(bytes: Buffer): boolean {
   return Buffer.from(bytes.toString("utf8"), "utf8").equals(bytes);
 }
 
-async function isPacked(path: string): Promise<boolean> {
+/** @throws FormatError FILE_UNREADABLE */
+function isPacked(path: string): boolean {
   if (!existsSync(toFsPath(path))) return false; // reading it says so
-  const { open } = await import("node:fs/promises");
-  const file = await open(toFsPath(path), "r");
+  const begin = Buffer.alloc(2);
   try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(2), 0, 2, 0);
-    return bytesRead === 2 && buffer[0] === 0x1f && buffer[1] === 0x8b;
-  } finally {
-    await file.close();
+    const fd = openSync(toFsPath(path), "r");
+    try {
+      return readSync(fd, begin, 0, 2, 0) === 2 && begin[0] === 0x1f && begin[1] === 0x8b;
+    } finally {
+      closeSync(fd);
+    }
+  } catch (error) {
+    throw fileError(path, "read", error);
   }
 }
 

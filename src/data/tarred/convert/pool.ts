@@ -1,6 +1,7 @@
-/** Threads that do the jobs of a conversion; one worker means this thread. */
+/** Threads that do the jobs of a conversion; without them this thread does. */
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { packageRoot } from "../../../util/paths.ts";
 import { type Job, type JobResult, receiveError, runJob, type SentError } from "./jobs.ts";
@@ -20,16 +21,19 @@ export class JobPool {
   private readonly size: number;
   private closed = false;
 
-  /** Threads start at once, so that they are there when the plan is. */
+  /** @param size how many threads at most; of one thread alone it is this one */
   constructor(size: number) {
     this.size = size;
-    if (size > 1) for (let i = 0; i < size; i++) this.start();
   }
 
-  private start(): void {
-    const worker = new Worker(workerFile);
-    worker.unref();
-    this.workers.push(worker);
+  /** Starts the threads where they are not there. Until it is called this thread does all jobs: a few are done before a thread would be there. */
+  start(): void {
+    if (this.size <= 1) return;
+    while (this.workers.length < this.size) {
+      const worker = new Worker(workerFile);
+      worker.unref();
+      this.workers.push(worker);
+    }
   }
 
   /**
@@ -50,7 +54,11 @@ export class JobPool {
         if (failure) return;
       }
     };
-    if (this.size <= 1) await lane((job) => runJob(job, onEntries));
+    if (this.workers.length === 0)
+      await lane(async (job) => {
+        await setImmediate(); // an interrupt is heard between jobs
+        return runJob(job, onEntries);
+      });
     else await Promise.all(this.workers.map((worker) => lane((job) => this.send(worker, job, onEntries))));
     if (failure) throw failure.error;
   }

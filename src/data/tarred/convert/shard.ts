@@ -2,6 +2,7 @@
 import { closeSync, openSync, renameSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { fileError, makeFolder, removeQuietly, writeFully } from "../../../formats/atomic.ts";
 import { dumpPython, type PyObject } from "../../../formats/pythonJson.ts";
 import { hasEscapedBytes, toFsPath } from "../../../formats/surrogateEscape.ts";
@@ -255,6 +256,7 @@ export async function makeShard(job: ShardJob, onEntries: (count: number) => voi
       if (i - reported >= 63) {
         onEntries(i + 1 - reported);
         reported = i + 1;
+        await setImmediate(); // messages and interrupts are heard
       }
     }
     while (pending.length > 0) await put(pending.shift() as Pending);
