@@ -21,6 +21,7 @@ export const commands: Record<string, Entry> = {
   decode: { summary: "Recognise a manifest and score it: recogs, errs and wer-summary files", load: async () => (await import("./decode.ts")).decode },
   transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
   "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },
+  bins: { summary: "Estimate duration buckets of equal total length, and with a tokenizer 2-D ones", load: async () => (await import("./bins.ts")).bins },
   "manifest check": { summary: "Find what is wrong with manifests and their audio; --fix mends it", load: async () => (await import("./manifestCheck.ts")).manifestCheck },
   "manifest convert": {
     summary: "Convert to and from lhotse cuts and Shar, Kaldi data folders, CSV and TSV",

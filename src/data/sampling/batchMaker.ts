@@ -16,9 +16,17 @@ export interface ItemBatch {
 export interface BatchMaker {
   /** @returns the next batch; undefined at the end, and at every call after it */
   next(): Promise<ItemBatch | undefined>;
-  /** Where it stands, behind the last batch that `next` gave. */
-  state(): Json;
-  /** Numbers of the items that were read and are in no batch yet. */
-  held(): number[];
+  /** @returns what gives the place behind the last batch that `next` gave, when it is asked for: marks are cheap, states need not be */
+  mark(): () => Json;
   close(): Promise<void>;
+}
+
+/** @returns a copy of a batch that nobody changes any more */
+export const copyBatch = ({ refs, durations, bucket, repeated }: ItemBatch): ItemBatch => ({ refs: [...refs], durations: [...durations], bucket, repeated });
+
+/** Numbers of the items that a state holds: all that stand under "refs" in it, but for what its stream keeps for itself. */
+export function heldRefs(state: unknown): number[] {
+  if (typeof state !== "object" || state === null) return [];
+  if (Array.isArray(state)) return typeof state[0] === "object" ? state.flatMap(heldRefs) : [];
+  return Object.entries(state).flatMap(([key, value]) => (key === "refs" ? (value as number[]) : key === "feed" ? [] : heldRefs(value)));
 }

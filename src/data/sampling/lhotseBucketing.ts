@@ -7,6 +7,7 @@ import { ConfigError } from "../../util/errors.ts";
 import { PythonRandom, type PythonRandomState } from "../../util/pythonRandom.ts";
 import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
 import type { Feed } from "./feed.ts";
+import { ItemQueue, type SavedQueue } from "./itemQueue.ts";
 import type { Filling } from "./limits.ts";
 import type { Json } from "./source.ts";
 
@@ -24,16 +25,11 @@ export interface LhotseBucketingOptions {
   syncBuckets: boolean;
 }
 
-interface Queue {
-  refs: number[];
-  durations: number[];
-}
-
 interface SavedQueues {
   random: PythonRandomState;
   bucketRandom: PythonRandomState;
   choice: { bucket: number; used: number };
-  buckets: Queue[];
+  buckets: SavedQueue[];
   started: boolean;
   over: boolean;
 }
@@ -45,7 +41,7 @@ export class LhotseBucketing implements BatchMaker {
   private readonly options: LhotseBucketingOptions;
   private readonly random: PythonRandom;
   private readonly bucketRandom = new PythonRandom(bucketSeed);
-  private readonly buckets: Queue[];
+  private readonly buckets: ItemQueue[];
   /** The bucket that was drawn last, and how often it was used; -1 before the first. */
   private choice = { bucket: -1, used: 0 };
   private started = false;
@@ -57,7 +53,7 @@ export class LhotseBucketing implements BatchMaker {
     this.filling = filling;
     this.random = random;
     this.options = options;
-    this.buckets = Array.from({ length: options.buckets }, () => ({ refs: [], durations: [] }));
+    this.buckets = Array.from({ length: options.buckets }, () => new ItemQueue());
     if (saved) this.restore(saved);
   }
 
@@ -72,15 +68,13 @@ export class LhotseBucketing implements BatchMaker {
     this.choice = { ...choice };
     this.started = started;
     this.over = over;
-    buckets.forEach(({ refs, durations }, i) => {
-      this.buckets[i] = { refs: [...refs], durations: [...durations] };
+    buckets.forEach((bucket, i) => {
+      this.buckets[i] = ItemQueue.from(bucket);
     });
   }
 
   private readonly put = (bucket: number, ref: number, duration: number): void => {
-    const { refs, durations } = this.buckets[bucket] as Queue;
-    refs.push(ref);
-    durations.push(duration);
+    (this.buckets[bucket] as ItemQueue).push(ref, duration);
   };
 
   async next(): Promise<ItemBatch | undefined> {
@@ -92,7 +86,7 @@ export class LhotseBucketing implements BatchMaker {
     const index = this.options.syncBuckets ? this.chooseInStep() : this.chooseFreely();
     const bucket = this.buckets[index];
     // Without sync_buckets lhotse draws from empty buckets too, and ends there.
-    if (!bucket || bucket.refs.length === 0) {
+    if (!bucket || bucket.size === 0) {
       if (bucket && this.options.shuffle) this.shuffled(bucket);
       this.over = true;
       return undefined;
@@ -118,7 +112,7 @@ export class LhotseBucketing implements BatchMaker {
     choice.used++;
     const ready = this.scan((i) => this.isReady(i));
     if (ready >= 0 || options.dropLast) return ready;
-    return this.scan((i) => (this.buckets[i] as Queue).refs.length > 0);
+    return this.scan((i) => (this.buckets[i] as ItemQueue).size > 0);
   }
 
   /** The first bucket for which `test` holds, beginning at the drawn one: then the one before, the one behind, two before, and so on. */
@@ -138,77 +132,62 @@ export class LhotseBucketing implements BatchMaker {
 
   private isReady(index: number): boolean {
     const { filling } = this;
-    const { durations } = this.buckets[index] as Queue;
+    const { durations, head, end } = this.buckets[index] as ItemQueue;
     filling.start(index);
-    for (let i = 0; i < durations.length; i++) {
+    for (let i = head; i < end; i++) {
       filling.add(durations[i] as number);
       if (filling.isFull) return true;
     }
     return false;
   }
 
-  private drawInOrder(bucket: Queue, index: number): ItemBatch {
+  private drawInOrder(bucket: ItemQueue, index: number): ItemBatch {
     const { filling } = this;
+    const { refs, durations, head, size } = bucket;
     filling.start(index);
     let count = 0;
-    while (count < bucket.refs.length) {
-      filling.add(bucket.durations[count++] as number);
+    while (count < size) {
+      filling.add(durations[head + count++] as number);
       if (filling.isFull) break;
     }
-    return { refs: bucket.refs.splice(0, count), durations: bucket.durations.splice(0, count), bucket: index, repeated: 0 };
+    bucket.takeFirst(count);
+    return { refs: Array.from(refs.subarray(head, head + count)), durations: Array.from(durations.subarray(head, head + count)), bucket: index, repeated: 0 };
   }
 
-  /** Places of the bucket in Python's random order. */
-  private shuffled({ refs }: Queue): Int32Array {
-    if (this.indexes.length < refs.length) this.indexes = new Int32Array(2 * refs.length);
-    const indexes = this.indexes.subarray(0, refs.length);
-    for (let i = 0; i < indexes.length; i++) indexes[i] = i;
+  /** Places of the bucket, from its head, in Python's random order. */
+  private shuffled({ size }: ItemQueue): Int32Array {
+    if (this.indexes.length < size) this.indexes = new Int32Array(2 * size);
+    const indexes = this.indexes.subarray(0, size);
+    for (let i = 0; i < size; i++) indexes[i] = i;
     return this.random.shuffle<number, Int32Array>(indexes);
   }
 
-  private drawShuffled(bucket: Queue, index: number): ItemBatch {
+  private drawShuffled(bucket: ItemQueue, index: number): ItemBatch {
     const { filling } = this;
-    const { refs, durations } = bucket;
+    const { refs, durations } = bucket; // its head stays at 0 where items are taken from all places
     const order = this.shuffled(bucket);
     const batch: ItemBatch = { refs: [], durations: [], bucket: index, repeated: 0 };
     filling.start(index);
-    for (const place of order) {
+    for (let i = 0; i < order.length; i++) {
+      const place = order[i] as number;
       const duration = durations[place] as number;
       filling.add(duration);
       batch.refs.push(refs[place] as number);
       batch.durations.push(duration);
       if (filling.isFull) break;
     }
-    const used = order.slice(0, batch.refs.length).sort();
-    let to = used[0] as number;
-    let next = 0;
-    for (let from = to; from < refs.length; from++) {
-      if (from === used[next]) {
-        next++;
-        continue;
-      }
-      refs[to] = refs[from] as number;
-      durations[to++] = durations[from] as number;
-    }
-    refs.length = to;
-    durations.length = to;
+    bucket.takeAll(order.slice(0, batch.refs.length).sort());
     return batch;
   }
 
-  state(): Json {
-    return {
-      feed: this.feed.state(),
-      random: this.random.state(),
-      bucketRandom: this.bucketRandom.state(),
-      choice: { ...this.choice },
-      buckets: this.buckets.map(({ refs, durations }) => ({ refs: [...refs], durations: [...durations] })),
-      started: this.started,
-      over: this.over,
-    };
-  }
-
-  held(): number[] {
-    return this.buckets.flatMap(({ refs }) => refs);
+  mark(): () => Json {
+    const feed = this.feed.state();
+    const random = this.random.state();
+    const bucketRandom = this.bucketRandom.state();
+    const choice = { ...this.choice };
+    const { started, over } = this;
+    const buckets = this.buckets.map((bucket) => bucket.mark());
+    return () => ({ feed, random, bucketRandom, choice, started, over, buckets: buckets.map((mark) => ({ ...mark() })) });
   }
 
   close(): Promise<void> {

@@ -27,8 +27,7 @@ const blockSize = 512;
 
 interface SavedStream {
   random: PythonRandomState;
-  refs: number[];
-  durations: number[];
+  buffer: { refs: number[]; durations: number[] };
   starting: boolean;
   rest: number;
   over: boolean;
@@ -58,8 +57,8 @@ export class LhotseDynamic implements BatchMaker {
     this.options = options;
     if (saved) {
       random.restore(saved.random);
-      this.refs = [...saved.refs];
-      this.durations = [...saved.durations];
+      this.refs = [...saved.buffer.refs];
+      this.durations = [...saved.buffer.durations];
       this.starting = saved.starting;
       this.rest = saved.rest;
       this.over = saved.over;
@@ -150,22 +149,18 @@ export class LhotseDynamic implements BatchMaker {
     return batch;
   }
 
-  state(): Json {
+  mark(): () => Json {
     const { refs, durations, starting, rest, over, incoming } = this;
-    return {
+    const state = {
       feed: this.feed.state(),
       random: this.random.state(),
-      refs: [...refs],
-      durations: [...durations],
+      buffer: { refs: [...refs], durations: [...durations] },
       starting,
       rest,
       over,
       incoming: { refs: incoming.refs.slice(incoming.head), durations: incoming.durations.slice(incoming.head) },
     };
-  }
-
-  held(): number[] {
-    return [...this.refs.slice(this.rest), ...this.incoming.refs.slice(this.incoming.head)];
+    return () => state;
   }
 
   close(): Promise<void> {

@@ -78,12 +78,9 @@ export class LhotseSimple implements BatchMaker {
     }
   }
 
-  state(): Json {
-    return { at: this.at, remaining: this.left };
-  }
-
-  held(): number[] {
-    return [];
+  mark(): () => Json {
+    const { at, left: remaining } = this;
+    return () => ({ at, remaining });
   }
 
   async close(): Promise<void> {
@@ -145,12 +142,11 @@ export class LhotseStatic implements GroupMaker {
     return undefined;
   }
 
-  state(): Json {
-    return { random: this.random.state(), depleted: [...this.depleted], buckets: this.simple.map((maker) => maker.state()) };
-  }
-
-  held(): number[] {
-    return [];
+  mark(): () => Json {
+    const random = this.random.state();
+    const depleted = [...this.depleted];
+    const buckets = this.simple.map((maker) => maker.mark());
+    return () => ({ random, depleted, buckets: buckets.map((mark) => mark()) });
   }
 
   async close(): Promise<void> {

@@ -32,11 +32,13 @@ export class Permutation {
     const { width, height, keys, length } = this;
     let x = place;
     do {
-      let column = x % width;
-      let row = (x - column) / width;
+      let row = Math.floor(x / width);
+      let column = x - row * width;
       for (let i = 0; i < rounds; i += 2) {
-        column = (column + mix(row ^ (keys[i] as number))) % width;
-        row = (row + mix(column ^ (keys[i + 1] as number))) % height;
+        column += (mix(row ^ (keys[i] as number)) & 0x7fffffff) % width; // 31 bits: division of small integers is several times as fast
+        if (column >= width) column -= width;
+        row += (mix(column ^ (keys[i + 1] as number)) & 0x7fffffff) % height;
+        if (row >= height) row -= height;
       }
       x = row * width + column;
     } while (x >= length);

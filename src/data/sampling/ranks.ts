@@ -1,14 +1,14 @@
 /** Batches dealt out to ranks: as many for each, whatever is left at the end. */
 import { ConfigError } from "../../util/errors.ts";
-import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
+import { type BatchMaker, copyBatch, type ItemBatch } from "./batchMaker.ts";
 import type { Json } from "./source.ts";
 
 /** Steps of all ranks. */
 export interface GroupMaker {
   /** @returns a batch for each rank; undefined at the end, and at every call after it */
   next(): Promise<ItemBatch[] | undefined>;
-  state(): Json;
-  held(): number[];
+  /** As BatchMaker's. */
+  mark(): () => Json;
   close(): Promise<void>;
 }
 
@@ -61,12 +61,9 @@ export class LhotseRanks implements GroupMaker {
     });
   }
 
-  state(): Json {
-    return { maker: this.maker.state() };
-  }
-
-  held(): number[] {
-    return this.maker.held();
+  mark(): () => Json {
+    const maker = this.maker.mark();
+    return () => ({ maker: maker() });
   }
 
   close(): Promise<void> {
@@ -149,13 +146,12 @@ export class SeracRanks implements GroupMaker {
     return share(group, worldSize, reserve.flat());
   }
 
-  state(): Json {
-    const copy = (group: readonly ItemBatch[]): Json => group.map(({ refs, durations, bucket, repeated }) => ({ refs: [...refs], durations: [...durations], bucket, repeated }));
-    return { maker: this.maker.state(), reserve: this.reserve.map(copy), last: this.last ? copy(this.last) : null, over: this.over, drawn: this.drawn };
-  }
-
-  held(): number[] {
-    return [...this.reserve.flat(), ...(this.last ?? [])].flatMap(({ refs }) => refs).concat(this.maker.held());
+  mark(): () => Json {
+    const maker = this.maker.mark();
+    const reserve = this.reserve.map((group) => group.map(copyBatch)); // batches of the reserve can still shrink
+    const last = this.last?.map(copyBatch) ?? null;
+    const { over, drawn } = this;
+    return () => ({ maker: maker(), reserve: reserve.map((group) => group.map((batch) => ({ ...batch }))), last: last?.map((batch) => ({ ...batch })) ?? null, over, drawn });
   }
 
   close(): Promise<void> {

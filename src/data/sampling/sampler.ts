@@ -7,7 +7,7 @@ import { PythonRandom } from "../../util/pythonRandom.ts";
 import { Random } from "../../util/random.ts";
 import { LeftOut } from "../filter.ts";
 import { estimateDurationBins } from "../tarred/convert/durationBins.ts";
-import type { ItemBatch } from "./batchMaker.ts";
+import { heldRefs, type ItemBatch } from "./batchMaker.ts";
 import { type Buckets, type DurationBins, makeBuckets } from "./bins.ts";
 import { ColumnSource, type ItemBounds } from "./columnSource.ts";
 import { Feed, ItemList, type TooLongPolicy } from "./feed.ts";
@@ -306,7 +306,7 @@ export class Sampler<T> {
     const { seed, shuffle, mode, kind, rank, dropLast, bufferSize } = settings;
     const worldSize = this.divided ? 1 : settings.worldSize;
     const lhotse = mode === "lhotse";
-    const position = saved?.maker?.feed ? { state: saved.maker.feed.stream, held: saved.held } : undefined;
+    const position = saved?.maker?.feed ? { state: saved.maker.feed.stream, held: heldRefs(saved) } : undefined;
     const share = this.divided ? { index: rank, count: settings.worldSize } : undefined;
     const feed = await this.feed({ epoch, seed, shuffle: shuffle && !lhotse, share }, source instanceof ColumnSource ? new LeftOut() : leftOut, position);
     if (saved?.maker?.feed) feed.restore(saved.maker.feed);
@@ -344,12 +344,11 @@ export class Sampler<T> {
 /** What the parts of an epoch save, as far as the sampler looks into it. */
 interface SavedEpoch {
   maker?: { feed?: { stream: Json; ended: boolean; passed: number } };
-  held: number[];
 }
 
-/** How many snapshots are kept for `stateAt`, and how many steps lie between them. */
-const snapshots = 64;
-const stepsBetween = 64;
+/** How many marks are kept for `stateAt`, and how many steps lie between them. */
+const marks = 16;
+const stepsBetween = 256;
 
 /** The batches of one rank in one epoch. */
 export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
@@ -359,7 +358,7 @@ export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
   private readonly sampler: Sampler<T>;
   private readonly groups: GroupMaker;
   private readonly rank: number;
-  private readonly past: SamplerState[] = [];
+  private readonly past: { step: number; mark: () => Json }[] = [];
 
   constructor(sampler: Sampler<T>, groups: GroupMaker, rank: number, { epoch, step }: { epoch: number; step: number }) {
     this.sampler = sampler;
@@ -395,26 +394,29 @@ export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
   }
 
   private remember(): void {
-    this.past.push(this.state());
-    if (this.past.length > snapshots) this.past.shift();
+    this.past.push({ step: this.step, mark: this.groups.mark() });
+    if (this.past.length > marks) this.past.shift();
   }
 
   /** Where the epoch stands behind the batch that `next` gave last. */
   state(): SamplerState {
-    const { sampler, groups, epoch, step } = this;
-    const saved = groups.state() as { readonly [key: string]: Json };
-    return { version: 1, settings: sampler.description(), source: sampler.source.fingerprint(), epoch, step, skip: 0, groups: { ...saved, held: groups.held() } };
+    return this.stateOf({ step: this.step, mark: this.groups.mark() }, 0);
+  }
+
+  private stateOf({ step, mark }: { step: number; mark: () => Json }, skip: number): SamplerState {
+    const { sampler, epoch } = this;
+    return { version: 1, settings: sampler.description(), source: sampler.source.fingerprint(), epoch, step, skip, groups: mark() };
   }
 
   /**
    * Where the epoch stood behind an earlier step: for loaders, which draw batches ahead of those that were trained on.
-   * @param step steps that were trained on, at most 4,000 before the last that was drawn
+   * @param step steps that were trained on, at most 3,840 before the last that was drawn
    */
   stateAt(step: number): SamplerState {
     if (step === this.step) return this.state();
     const base = this.past.filter((one) => one.step <= step).at(-1);
     if (!base || step > this.step) throw new ConfigError("SAMPLER_BAD_STATE", { message: `step ${step} is not among the last ones`, fix: "save the state more often" });
-    return { ...base, skip: step - base.step };
+    return this.stateOf(base, step - base.step);
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<SampledBatch<T>> {
@@ -423,7 +425,7 @@ export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
 
   /** Closes what is open, where an epoch is left before its end. Batches that were given can still be loaded. */
   async close(): Promise<void> {
-    this.sampler.source.release(this.groups.held());
+    this.sampler.source.release(heldRefs(this.groups.mark()()));
     await this.groups.close();
   }
 }

@@ -8,6 +8,7 @@ import { ConfigError } from "../../util/errors.ts";
 import type { Random, RandomState } from "../../util/random.ts";
 import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
 import type { Feed } from "./feed.ts";
+import { ItemQueue, type SavedQueue } from "./itemQueue.ts";
 import type { Filling } from "./limits.ts";
 import type { Json } from "./source.ts";
 
@@ -22,60 +23,10 @@ export interface DrawOptions {
   worldSize: number;
 }
 
-/** Items of a bucket. With `first` the next batch begins with the item there: it did not fit in the last one. */
-class Bucket {
-  refs: number[] = [];
-  durations: number[] = [];
-  /** The first item that is not taken yet: items are taken from here in their order where nothing is shuffled. */
-  head = 0;
-  /** The item at `head` comes first. */
-  carried = false;
-
-  get size(): number {
-    return this.refs.length - this.head;
-  }
-
-  push(ref: number, duration: number): void {
-    this.refs.push(ref);
-    this.durations.push(duration);
-  }
-
-  /** Makes an item the one that comes first. */
-  carry(place: number): void {
-    const { refs, durations, head } = this;
-    const ref = refs[place] as number;
-    const duration = durations[place] as number;
-    refs[place] = refs[head] as number;
-    durations[place] = durations[head] as number;
-    refs[head] = ref;
-    durations[head] = duration;
-    this.carried = true;
-  }
-
-  /** Takes an item out; the last one takes its place. */
-  takeAt(place: number): void {
-    const { refs, durations } = this;
-    const ref = refs.pop() as number;
-    const duration = durations.pop() as number;
-    if (place === refs.length) return;
-    refs[place] = ref;
-    durations[place] = duration;
-  }
-
-  /** Takes the first item out. */
-  takeFirst(): void {
-    this.head++;
-    if (this.head < 1024 || this.head * 2 < this.refs.length) return;
-    this.refs.splice(0, this.head);
-    this.durations.splice(0, this.head);
-    this.head = 0;
-  }
-}
-
 interface SavedBuckets {
   random: RandomState;
   choice: { bucket: number; used: number };
-  buckets: { refs: number[]; durations: number[]; carried: boolean }[];
+  buckets: SavedQueue[];
   started: boolean;
 }
 
@@ -85,7 +36,7 @@ export class SeracBucketing implements BatchMaker {
   private readonly filling: Filling;
   private readonly options: DrawOptions;
   private readonly random: Random;
-  private readonly buckets: Bucket[];
+  private readonly buckets: ItemQueue[];
   private started = false;
   private choice = { bucket: 0, used: 0 };
 
@@ -94,7 +45,7 @@ export class SeracBucketing implements BatchMaker {
     this.filling = filling;
     this.options = options;
     this.random = random;
-    this.buckets = Array.from({ length: options.buckets }, () => new Bucket());
+    this.buckets = Array.from({ length: options.buckets }, () => new ItemQueue());
     if (saved) this.restore(saved);
   }
 
@@ -107,16 +58,13 @@ export class SeracBucketing implements BatchMaker {
     this.random.restore(random);
     this.choice = { ...choice };
     this.started = started;
-    buckets.forEach(({ refs, durations, carried }, i) => {
-      const bucket = this.buckets[i] as Bucket;
-      bucket.refs = [...refs];
-      bucket.durations = [...durations];
-      bucket.carried = carried;
+    buckets.forEach((bucket, i) => {
+      this.buckets[i] = ItemQueue.from(bucket);
     });
   }
 
   private readonly put = (bucket: number, ref: number, duration: number): void => {
-    (this.buckets[bucket] as Bucket).push(ref, duration);
+    (this.buckets[bucket] as ItemQueue).push(ref, duration);
   };
 
   async next(): Promise<ItemBatch | undefined> {
@@ -126,7 +74,7 @@ export class SeracBucketing implements BatchMaker {
     }
     const index = this.choose();
     if (index < 0) return undefined;
-    const batch = this.draw(this.buckets[index] as Bucket, index);
+    const batch = this.draw(this.buckets[index] as ItemQueue, index);
     await this.feed.fill(batch.refs.length, this.put);
     return batch;
   }
@@ -143,7 +91,7 @@ export class SeracBucketing implements BatchMaker {
   }
 
   /** The bucket nearest to `from` for which `test` holds, the shorter one of two as near; -1 where there is none. */
-  private nearest(from: number, test: (bucket: Bucket, index: number) => boolean): number {
+  private nearest(from: number, test: (bucket: ItemQueue, index: number) => boolean): number {
     const { buckets } = this;
     for (let distance = 0; distance < buckets.length; distance++) {
       for (const i of distance === 0 ? [from] : [from - distance, from + distance]) {
@@ -155,11 +103,11 @@ export class SeracBucketing implements BatchMaker {
   }
 
   /** Whether a full batch can be made, as far as the bucket's first items tell. */
-  private isReady(bucket: Bucket, index: number): boolean {
+  private isReady(bucket: ItemQueue, index: number): boolean {
     const { filling } = this;
-    const { durations, head } = bucket;
+    const { durations, head, end } = bucket;
     filling.start(index);
-    for (let i = head; i < durations.length; i++) {
+    for (let i = head; i < end; i++) {
       const duration = durations[i] as number;
       if (!filling.fits(duration)) return true; // the batch ends before it, or it is one of its own
       filling.add(duration);
@@ -168,7 +116,7 @@ export class SeracBucketing implements BatchMaker {
     return false;
   }
 
-  private draw(bucket: Bucket, index: number): ItemBatch {
+  private draw(bucket: ItemQueue, index: number): ItemBatch {
     const { filling, random } = this;
     const { shuffle } = this.options;
     const batch: ItemBatch = { refs: [], durations: [], bucket: index, repeated: 0 };
@@ -190,18 +138,13 @@ export class SeracBucketing implements BatchMaker {
     return batch;
   }
 
-  state(): Json {
-    return {
-      feed: this.feed.state(),
-      random: this.random.state(),
-      choice: { ...this.choice },
-      started: this.started,
-      buckets: this.buckets.map(({ refs, durations, head, carried }) => ({ refs: refs.slice(head), durations: durations.slice(head), carried })),
-    };
-  }
-
-  held(): number[] {
-    return this.buckets.flatMap(({ refs, head }) => refs.slice(head));
+  mark(): () => Json {
+    const feed = this.feed.state();
+    const random = this.random.state();
+    const choice = { ...this.choice };
+    const { started } = this;
+    const buckets = this.buckets.map((bucket) => bucket.mark());
+    return () => ({ feed, random, choice, started, buckets: buckets.map((mark) => ({ ...mark() })) });
   }
 
   close(): Promise<void> {

@@ -97,12 +97,9 @@ export class SeracPlanned implements BatchMaker {
     return batch;
   }
 
-  state(): Json {
-    return { at: this.at };
-  }
-
-  held(): number[] {
-    return []; // it reads all items again
+  mark(): () => Json {
+    const { at } = this;
+    return () => ({ at }); // it reads all items again
   }
 
   close(): Promise<void> {

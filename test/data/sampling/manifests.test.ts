@@ -5,6 +5,7 @@ import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { createSampler, type ItemSource, indexedManifest, lazyManifest, manifestIndexPath, openManifestIndex, type SamplerOptions } from "../../../src/data/sampling/index.ts";
+import { scanDuration } from "../../../src/data/sampling/lazyManifest.ts";
 import { corpus, drain, type Item, throughJson } from "./corpus.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "serac-index-"));
@@ -208,5 +209,33 @@ describe("manifests as sources", () => {
     writeFileSync(path, "\n");
     await expect(createSampler(indexedManifest(path), options)).rejects.toThrow(/there is no utterance \[SAMPLER_EMPTY\]/);
     await expect(createSampler(lazyManifest(path), options)).rejects.toThrow(/SAMPLER_EMPTY/);
+  });
+});
+
+describe("the scan for a duration", () => {
+  test("finds what JSON.parse finds, or says that the line must be parsed", () =>
+    fc.assert(
+      fc.property(fc.dictionary(fc.constantFrom("duration", "text", "a\\b", '"duration":', "x"), fc.jsonValue({ maxDepth: 2 })), fc.nat(2), (object, spaces) => {
+        const text = JSON.stringify(object, undefined, "").replaceAll('":', `":${" ".repeat(spaces)}`);
+        const found = scanDuration(Buffer.from(text));
+        const parsed = (JSON.parse(text) as { duration?: unknown }).duration;
+        if (Number.isNaN(found)) expect(typeof parsed === "number" && parsed >= 0 && /^[\d.]+$/.test(JSON.stringify(parsed))).toBe(false);
+        else expect(found).toBe(parsed);
+      }),
+      { numRuns: 2000 },
+    ));
+
+  test("is not misled by nested keys, values and escapes", () => {
+    const scan = (value: unknown) => scanDuration(Buffer.from(JSON.stringify(value)));
+    expect(scan({ recording: { duration: 9 }, supervisions: [{ duration: 8 }], duration: 2.5 })).toBe(2.5);
+    expect(scan({ text: '"duration": 7', note: "duration", duration: 3 })).toBe(3);
+    expect(scan({ text: "a\\", duration: 3 })).toBe(3);
+    expect(scan({ text: "no such key" })).toBeNaN();
+    expect(scan({ duration: "3" })).toBeNaN();
+    expect(scan({ duration: -3 })).toBeNaN();
+    expect(scan({ duration: 3, _skipme: true })).toBeNaN();
+    expect(scanDuration(Buffer.from('{"duration": 1.5}\r'))).toBe(1.5);
+    expect(scanDuration(Buffer.from('{"duration": NaN}'))).toBeNaN();
+    expect(scanDuration(Buffer.from(""))).toBeNaN();
   });
 });
