@@ -13,3 +13,4 @@ export { librispeechParts, type PreparedPart, type PrepareOptions, prepareLibris
 export { musanParts, prepareMusan } from "./prepare/musan.ts";
 export { samplerOptionsOf } from "./samplerOptions.ts";
 export { numFrames, numSamples, perturbedSamples } from "./times.ts";
+export { type WriteSharOptions, writeSharFolder } from "./writeShar.ts";
