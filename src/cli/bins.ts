@@ -1,4 +1,5 @@
 /** `serac bins`: NeMo's estimate_duration_bins.py, and with a tokenizer estimate_duration_bins_2d.py. */
+import { existsSync, statSync } from "node:fs";
 import type { Bins2d, ItemSource, ManifestObject, TokenCounter } from "../data/index.ts";
 import { pythonFloat } from "../formats/pythonNumber.ts";
 import { ConfigError } from "../util/errors.ts";
@@ -19,16 +20,22 @@ export function pythonRound(value: number, digits: number): string {
   return pythonFloat(Number(text));
 }
 
-/** Counts the tokens of a line as training would see them. */
-async function tokenCounter(values: {
+/** Counts the tokens of a text as training would see them. */
+interface TextCounter {
+  /** Names tokenizers and settings. */
+  key: string;
+  count(text: string, lang: unknown, context?: unknown): number;
+}
+
+async function textCounter(values: {
   tokenizer: readonly string[];
   langs: readonly string[] | undefined;
   textField: string;
   langField: string;
   promptFormat: string | undefined;
   prompt: string | undefined;
-}): Promise<TokenCounter> {
-  const { tokenizer: paths, langs, textField, langField, promptFormat, prompt } = values;
+}): Promise<TextCounter> {
+  const { tokenizer: paths, langs, langField, promptFormat, prompt } = values;
   if (paths.length > 1 && langs?.length !== paths.length)
     throw new ConfigError("CONFIG_BAD_VALUE", {
       message: `${paths.length} tokenizers and ${langs?.length ?? 0} languages`,
@@ -47,11 +54,10 @@ async function tokenCounter(values: {
     return SentencePiece.fromBytes(bytes);
   });
   const turns = prompt === undefined ? [] : (parse(prompt) as { role?: string; slots?: Record<string, unknown> }[]);
-  const context = String(turns.find(({ role }) => role === "user")?.slots?.["decodercontext"] ?? "");
+  const usual = String(turns.find(({ role }) => role === "user")?.slots?.["decodercontext"] ?? "");
   const added = promptFormat === undefined ? 0 : promptTokens[promptFormat as keyof typeof promptTokens];
-  const modelOf = (value: ManifestObject) => {
+  const modelOf = (lang: unknown) => {
     if (models.length === 1) return models[0] as (typeof models)[0];
-    const lang = value[langField];
     const model = models[langs?.indexOf(String(lang)) ?? -1];
     if (!model)
       throw new ConfigError("CONFIG_BAD_VALUE", {
@@ -62,13 +68,47 @@ async function tokenCounter(values: {
   };
   return {
     key: `tokens-${hash.digest("hex").slice(0, 12)}`,
-    count(value) {
-      const model = modelOf(value);
-      const text = value[textField];
-      const spoken = typeof value["decodercontext"] === "string" ? value["decodercontext"] : context;
-      return model.encode(typeof text === "string" ? text : "").length + added + (promptFormat === "canary2" && spoken !== "" ? model.encode(spoken).length : 0);
+    count(text, lang, context) {
+      const model = modelOf(lang);
+      const before = typeof context === "string" ? context : usual;
+      return model.encode(text).length + added + (promptFormat === "canary2" && before !== "" ? model.encode(before).length : 0);
     },
   };
+}
+
+/** What NeMo's scripts take besides a manifest: KEY=VALUE, an input_cfg, a folder of lhotse's Shar, and manifests as a list with weights. */
+async function configOf(input: readonly string[]): Promise<Record<string, unknown> | undefined> {
+  const [one] = input as [string];
+  if (input.length > 1 || existsSync(one) === false) {
+    const { parse } = await import("yaml");
+    if (one.startsWith("[")) return { manifest_filepath: parse(input.join(" ")) as unknown };
+    if (/^\w+=/.test(one)) return Object.fromEntries(input.map((pair) => [pair.slice(0, pair.indexOf("=")), parse(pair.slice(pair.indexOf("=") + 1)) as unknown]));
+    return undefined;
+  }
+  if (/\.ya?ml$/.test(one)) return { input_cfg: one };
+  return statSync(one).isDirectory() ? { shar_path: one } : undefined;
+}
+
+async function sourceOf(
+  input: readonly string[],
+  counter: TextCounter | undefined,
+  { textField, langField }: { textField: string; langField: string },
+  out: Output,
+): Promise<ItemSource<unknown>> {
+  const { indexedManifest, lazyManifest, openSources } = await import("../data/index.ts");
+  const onWarning = (line: string): void => out.say(line);
+  const config = await configOf(input);
+  if (config) {
+    const tokens2d = counter ? { bucket_duration_bins: [[1e9, 1e9]], bucket_batch_size: [1] } : {}; // what makes a source count tokens, without a bound
+    const block = { metadata_only: true, force_finite: true, text_field: textField, lang_field: langField, ...tokens2d, ...config };
+    return (await openSources(block, { countTokens: counter && ((text, lang) => counter.count(text, lang)), onWarning })).source;
+  }
+  const tokens: TokenCounter | undefined = counter && {
+    key: counter.key,
+    count: (value: ManifestObject) => counter.count(typeof value[textField] === "string" ? value[textField] : "", value[langField], value["decodercontext"]),
+  };
+  const plain = input.every((path) => path !== "-" && !path.endsWith(".gz"));
+  return plain ? indexedManifest(input, { tokens, onWarning }) : lazyManifest(input, { tokens });
 }
 
 interface Columns {
@@ -114,8 +154,8 @@ export const bins = command({
     "NeMo's estimate_duration_bins.py, and with --tokenizer estimate_duration_bins_2d.py.\n" +
     "Without batch sizes for each bucket, bins are inner edges: n of them make n + 1 buckets, the last without end.\n" +
     "With batch sizes they are upper bounds: n of them make n buckets, and longer utterances are left out. Both forms are printed.",
-  examples: ["serac bins train.jsonl -b 30", "serac bins train.jsonl -b 10 -l 1 -u 20 --json", "serac bins train.jsonl -b 10 -s 2 -t bpe.model"],
-  positional: { input: { help: "manifests: paths, brace patterns, or - for standard input", many: true } },
+  examples: ["serac bins train.jsonl -b 30", "serac bins train.jsonl -b 10 -l 1 -u 20 --json", "serac bins input_cfg.yaml -b 30", "serac bins train.jsonl -b 10 -s 2 -t bpe.model"],
+  positional: { input: { help: "manifests, - for standard input, an input_cfg (.yaml), a folder of lhotse's Shar, or KEY=VALUE of NeMo's configuration", many: true } },
   options: {
     buckets: integer({ short: "b", default: 30, min: 2, help: "number of buckets by duration" }),
     subBuckets: integer({ short: "s", default: 2, min: 1, help: "2-D: number of buckets by tokens within each" }),
@@ -133,12 +173,9 @@ export const bins = command({
     maxTps: number({ hidden: true, help: "ignored, as in NeMo: it follows from the data" }),
   },
   async run({ input, tokenizer, buckets, subBuckets, numExamples, minDuration, maxDuration, quiet, tokenOutlierThreshold, maxTps, ...text }, out) {
-    const { estimateDurationBins, estimateDurationBins2d, indexedManifest, lazyManifest } = await import("../data/index.ts");
+    const { estimateDurationBins, estimateDurationBins2d } = await import("../data/index.ts");
     if (maxTps !== undefined) out.say("--max-tps has no effect: the most tokens a second follow from the data, bucket by bucket");
-    const tokens = tokenizer && (await tokenCounter({ tokenizer, ...text }));
-    const plain = input.every((path) => path !== "-" && !path.endsWith(".gz"));
-    const options = { tokens, onWarning: (line: string) => out.say(line) };
-    const source: ItemSource<unknown> = plain ? indexedManifest(input, options) : lazyManifest(input, options);
+    const source = await sourceOf(input, tokenizer && (await textCounter({ tokenizer, ...text })), text, out);
     const min = minDuration ?? 0;
     const max = maxDuration ?? Number.POSITIVE_INFINITY;
     const columns = await columnsOf(source, { most: numExamples < 0 ? Number.POSITIVE_INFINITY : numExamples, min, max }, out);
@@ -157,7 +194,8 @@ export const bins = command({
 
     function print1d(edges: readonly number[]): void {
       const list = edges.map((edge) => pythonRound(edge, 5));
-      const bound = pythonRound(Math.ceil(longest * 1e5) / 1e5, 5);
+      const rounded = pythonRound(longest, 5);
+      const bound = Number(rounded) < longest ? pythonRound(longest + 1e-5, 5) : rounded;
       if (out.json) {
         out.print(
           JSON.stringify({

@@ -88,6 +88,15 @@ test("prompts add their tokens; several tokenizers need a language each", async 
   expect((await run(path, "-b", "2", "-t", model, "-f", "nothing")).stderr).toMatch(/--prompt-format is nothing, expected canary or canary2/);
 });
 
+test("an input_cfg, KEY=VALUE and lists with weights are read as NeMo reads them", async () => {
+  const config = join(folder, "input_cfg.yaml");
+  writeFileSync(config, `- type: nemo\n  manifest_filepath: ${path}\n`);
+  const plain = (await run(path, "-b", "4", "-q")).stdout;
+  for (const input of [config, `manifest_filepath=${path}`, `[[${path}]]`]) expect((await run(input, "-b", "4", "-q")).stdout).toBe(plain);
+  expect((await run(`[[${path},0.5],[${path},0.5]]`, "-b", "4", "--json")).stdout).toMatch(/"examples":1000/);
+  expect((await run(config, "-b", "4", "-t", model, "-q")).stdout).toBe((await run(path, "-b", "4", "-t", model, "-q")).stdout);
+});
+
 test("more buckets than utterances is an error", async () => {
   const { code, stderr } = await run(path, "-b", "600");
   expect(code).toBe(2);

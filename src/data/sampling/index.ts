@@ -11,5 +11,6 @@ export { type LazyOptions, lazyManifest } from "./lazyManifest.ts";
 export { type BatchLimits, checkLimits, Filling } from "./limits.ts";
 export { type IndexOptions, type ManifestIndex, manifestIndexPath, openManifestIndex, type TokenCounter } from "./manifestIndex.ts";
 export { type NemoSampling, type NemoSamplingConfig, nemoSampling } from "./nemoSampling.ts";
+export { type PessimisticBatch, type PessimisticCriterion, pessimisticBatches } from "./pessimisticBatches.ts";
 export { BatchStream, createSampler, type SampledBatch, Sampler, type SamplerKind, type SamplerOptions, type SamplerState, samplerKinds } from "./sampler.ts";
 export type { EpochOptions, ItemBlock, ItemSource, ItemStream, Json, StreamPosition } from "./source.ts";

@@ -182,6 +182,17 @@ async function someDurations(
   return Float64Array.from(durations);
 }
 
+/** A buffer that holds less than a batch for each bucket gives batches that are not full, all through the epoch. */
+function smallBuffer({ kind, bufferSize, maxDuration }: Settings, bins: DurationBins | undefined): string[] {
+  if (kind !== "bucketing" || !bins || bins.length === 0 || maxDuration === undefined) return [];
+  const mean = bins.reduce<number>((sum, bin) => sum + (typeof bin === "number" ? bin : bin[0]), 0) / bins.length;
+  const held = (bufferSize * mean) / (bins.length + 1);
+  if (held >= maxDuration) return [];
+  return [
+    `${bufferSize} utterances in ${bins.length + 1} buckets are about ${held.toFixed(0)} s in each, less than the ${maxDuration} s of a batch: batches will not be full; hold more utterances`,
+  ];
+}
+
 /** A sampler over a source. */
 export class Sampler<T> {
   readonly source: ItemSource<T>;
@@ -189,6 +200,8 @@ export class Sampler<T> {
   readonly bins: DurationBins | undefined;
   /** Items that no batch takes, by reason: as the items were read, or beforehand where all of them are known. */
   readonly leftOut: LeftOut;
+  /** What a person should know of these settings. */
+  readonly warnings: readonly string[];
   private readonly settings: Settings;
   private readonly buckets: Buckets;
   /** Each rank reads its own part of the source. */
@@ -203,6 +216,7 @@ export class Sampler<T> {
       ? makeBuckets(bins, { convention: settings.bucketBatchSize ? "bounds" : "edges", strict: settings.strict2d, maxTps: settings.maxTps }, settings.bucketBatchSize)
       : oneBucket;
     this.divided = source.length === Number.POSITIVE_INFINITY && source.divisible && settings.worldSize > 1;
+    this.warnings = smallBuffer(settings, bins);
   }
 
   /** Buckets that batches are drawn from. */
@@ -246,6 +260,13 @@ export class Sampler<T> {
   async epoch(epoch: number): Promise<BatchStream<T>> {
     if (!Number.isInteger(epoch) || epoch < 0) throw new ConfigError("CONFIG_BAD_VALUE", { message: `epoch is ${epoch}, expected a whole number from 0` });
     return new BatchStream(this, await this.groups(epoch, undefined), this.rankOf(), { epoch, step: 0 });
+  }
+
+  /** All batches of an epoch, loaded: for sources that are in memory. @throws SeracError of reading */
+  async wholeEpoch(epoch: number): Promise<T[][]> {
+    const batches: Promise<T[]>[] = [];
+    for await (const batch of await this.epoch(epoch)) batches.push(batch.load());
+    return Promise.all(batches);
   }
 
   /**
@@ -332,7 +353,7 @@ export class Sampler<T> {
               );
       return new LhotseRanks(maker, worldSize, dropLast);
     }
-    const random = new Random(seed * 1_000_003 + epoch);
+    const random = new Random(seed).fork(epoch);
     const buckets = this.buckets.count;
     const maker = eager
       ? new SeracPlanned(feed, items, filling, random, { buckets, shuffle, dropLast, worldSize }, saved?.maker as never)

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createSampler, Filling, type SamplerOptions } from "../../../src/data/sampling/index.ts";
+import { createSampler, Filling, type ItemSource, type SamplerOptions } from "../../../src/data/sampling/index.ts";
 import { batchesOf, corpus, drain, type Item, items, settings, source, throughJson } from "./corpus.ts";
 
 const sorted = (refs: number[]): number[] => [...refs].sort((a, b) => a - b);
@@ -193,6 +193,50 @@ describe("ranks", () => {
     ));
 });
 
+describe("a source without end", () => {
+  /** Items by their number, over and over. */
+  const endless = (divisible: boolean): ItemSource<number> => ({
+    name: "endless",
+    length: Number.POSITIVE_INFINITY,
+    divisible,
+    fingerprint: () => "endless",
+    open: ({ share = { index: 0, count: 1 } }, position) => {
+      let at = (position?.state as number | undefined) ?? 0;
+      return {
+        read: (most) => {
+          const refs = Float64Array.from({ length: Math.min(most, 10) }, () => share.index + share.count * at++);
+          return { count: refs.length, refs, durations: refs.map((ref) => 1 + (ref % 7)), tokens: undefined };
+        },
+        state: () => at,
+        close: () => {},
+      };
+    },
+    load: async (refs) => Array.from(refs),
+    release: () => {},
+    where: (ref) => `endless:${ref}`,
+  });
+
+  test("gives full batches as long as they are asked for, divided among the ranks where it can be", async () => {
+    for (const divisible of [true, false]) {
+      const seen = new Set<number>();
+      for (let rank = 0; rank < 2; rank++) {
+        const options = { maxDuration: 40, numBuckets: 3, bufferSize: 200, shuffle: true, rank, worldSize: 2 };
+        const stream = await (await createSampler(endless(divisible), options)).epoch(0);
+        for (let i = 0; i < 300; i++) {
+          const batch = (await stream.next()) as NonNullable<Awaited<ReturnType<typeof stream.next>>>;
+          for (const ref of batch.refs) {
+            expect(seen.has(ref)).toBe(false);
+            seen.add(ref);
+            if (divisible) expect(ref % 2).toBe(rank);
+          }
+        }
+        const resumed = await (await createSampler(endless(divisible), options)).resume(throughJson(stream.state()));
+        for (let i = 0; i < 20; i++) expect((await resumed.next())?.refs).toEqual((await stream.next())?.refs);
+      }
+    }
+  });
+});
+
 describe("going on after a restart", () => {
   const modes = fc.constantFrom("serac" as const, "lhotse" as const);
 
@@ -283,6 +327,13 @@ describe("what is wrong is said before training", () => {
     await expect(make(corpus(5), { bufferSize: 0 })).rejects.toThrow(/bufferSize is 0/);
     await expect(make(corpus(5), { rank: 2, worldSize: 2 })).rejects.toThrow(/rank is 2, expected 0 to 1/);
     await expect(make(corpus(3), { worldSize: 4 })).rejects.toThrow(/3 utterances for 4 ranks \[SAMPLER_TOO_FEW\]/);
+  });
+
+  test("a buffer that is small for its buckets is told", async () => {
+    expect((await make(corpus(500), { numBuckets: 20, bufferSize: 100 })).warnings).toEqual([
+      expect.stringMatching(/100 utterances in \d+ buckets are about \d+ s in each, less than the 100 s of a batch/),
+    ]);
+    expect((await make(corpus(500))).warnings).toEqual([]);
   });
 
   test("states of other data, of other settings, or of nothing", async () => {
