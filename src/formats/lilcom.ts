@@ -186,8 +186,8 @@ export function decompressLilcom(bytes: Uint8Array, at = "lilcom data"): FloatAr
   const reader = open(bytes, at);
   const { shape, tick, coefficients } = readHeader(reader, at);
   const size = shape.reduce((a, b) => a * b, 1);
-  // A run of n zeros takes about 2 log2(n) bits, so that few bytes may well be many elements; but not without end.
-  if (size > 2 ** 31) throw damaged(at, `an array of ${size} elements`);
+  // Zeros in a row take few bits, so that few bytes may well be many elements; but not any number of them.
+  if (size > 2 ** 22 && size > bytes.length * 4096) throw damaged(at, `an array of ${size} elements in ${bytes.length} bytes`);
   const data = new Float32Array(size);
   const along = coefficients[lastOf(shape)] as number;
   eachRow(shape, coefficients, (start, length, strides, factors) => {

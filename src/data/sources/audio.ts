@@ -5,6 +5,7 @@ import { readCutAudio } from "../audioSource.ts";
 import { paddingValue } from "../loader.ts";
 import type { SourceCut } from "./cut.ts";
 import { readFeatures } from "./features.ts";
+import { numSamples } from "./times.ts";
 
 /** Mono samples at a rate: the cut's channel, or the mean of all; its speed and its tracks applied. @throws AudioError, FormatError */
 export async function sourceSamples(cut: SourceCut, sampleRate: number): Promise<Float32Array> {
@@ -16,8 +17,19 @@ export async function sourceSamples(cut: SourceCut, sampleRate: number): Promise
   const audio = await readCutAudio(cut);
   const channel = cut.channel === undefined ? toMono(audio) : audio.channels[cut.channel];
   if (!channel) throw new AudioError("AUDIO_BAD_RANGE", { at: cut.origin, message: `channel ${cut.channel} of ${audio.channels.length}, counted from 0` });
-  const played = cut.speed === 1 ? channel : await speed(channel, cut.speed, audio.sampleRate);
+  const played = exact(cut.speed === 1 ? channel : await speed(channel, cut.speed, audio.sampleRate), numSamples(cut.duration, audio.sampleRate));
   return audio.sampleRate === sampleRate ? played : resampleSinc(played, audio.sampleRate, sampleRate);
+}
+
+/** A sample or two that rounding added or took are cut off or mirrored, as lhotse does, so that frames are as many as the cut says. */
+function exact(samples: Float32Array, expected: number): Float32Array {
+  const missing = expected - samples.length;
+  if (missing === 0 || Math.abs(missing) > 2 || samples.length < 4) return samples;
+  if (missing < 0) return samples.subarray(0, expected);
+  const longer = new Float32Array(expected);
+  longer.set(samples);
+  for (let i = 0; i < missing; i++) longer[samples.length + i] = samples[samples.length - 2 - i] as number;
+  return longer;
 }
 
 /** Features (T, C): the stored ones, or fbank. @throws AudioError, FormatError, ManifestError FEATURES_BAD */

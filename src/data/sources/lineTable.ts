@@ -133,6 +133,7 @@ export class LineTable {
       }
       pack();
       files.push(file);
+      onProgress?.(seen);
     }
     return new LineTable(files, durations.done(), offsets.done(), sizes.done(), lines.done());
   }

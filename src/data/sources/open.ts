@@ -1,5 +1,5 @@
 /** Opens what a config names: one source for samplers, mixed by weight, and what is in it. No audio is read. */
-import { ConfigError } from "../../util/errors.ts";
+import { ConfigError, FormatError } from "../../util/errors.ts";
 import type { ItemSource } from "../sampling/index.ts";
 import { type ConfigNode, configNode } from "./configTree.ts";
 import type { SourceCut } from "./cut.ts";
@@ -122,7 +122,9 @@ class Opener {
       onWarning,
       onProgress,
     };
-    const leaf = await openLeaf(spec, leafOptions);
+    const leaf = await openLeaf(spec, leafOptions).catch((error: unknown) => {
+      throw missingFile(error, spec.at);
+    });
     const { utterances } = leaf;
     const { forceFinite, metadataOnly, maxOpenStreams, shardSeed } = spec.inherited;
     const one = { leaves: [{ ...leaf, share: 1 }], utterances: leaf.source.length ?? utterances };
@@ -171,6 +173,12 @@ class Opener {
       infinite: infinite || parts.some((part) => part.infinite),
     };
   }
+}
+
+/** A file that is not there is an error of the config, which names it. */
+function missingFile(error: unknown, at: string): unknown {
+  if (!(error instanceof FormatError) || error.code !== "FILE_MISSING") return error;
+  return new FormatError("FILE_MISSING", { at, message: `${error.at}: no such file or folder`, fix: "check the path; relative ones start at the working directory", cause: error });
 }
 
 function openLeaf(spec: LeafSpec, options: LeafOptions): Promise<Leaf> {

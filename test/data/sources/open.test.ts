@@ -105,7 +105,7 @@ describe("NeMo's manifests", () => {
     expect(cuts.map(({ speed, text }) => `${text} ${speed}`).sort()).toEqual(["text 11 0.9", "text 11 1", "text 11 1.1", "text 12 0.9", "text 12 1", "text 12 1.1"]);
     expect(leaves[0]?.seconds).toBeCloseTo(0.2 * (1 + 1 / 0.9 + 1 / 1.1));
     const slow = cuts.find(({ speed }) => speed === 0.9) as SourceCut;
-    expect((await sourceSamples(slow, rate)).length).toBe(Math.ceil(800 / 0.9));
+    expect((await sourceSamples(slow, rate)).length).toBe(Math.round(800 / 0.9));
   });
 
   test("tokens are counted where something depends on them", async () => {
@@ -212,7 +212,9 @@ describe("lhotse's cuts and Shar", () => {
         }),
       ),
     ).rejects.toThrow(/recording\.000000\.tar:c2\.wav: expected the cut c0.*MANIFEST_SHAR_BAD/);
-    await expect(open(broken("shar-none", (one) => Object.keys(golden.files).forEach((file) => rmSync(join(one, file)))))).rejects.toThrow(/not a Shar folder/);
+    await expect(open(broken("shar-none", (one) => Object.keys(golden.files).forEach((file) => rmSync(join(one, file)))))).rejects.toThrow(
+      /shar-none: no such file or folder|not a Shar folder/,
+    );
     await expect(open(`shar_path: ${at("nowhere")}`)).rejects.toThrow(/nowhere: no such file/);
   });
 
@@ -325,7 +327,7 @@ input_cfg:
     ["a source without its files", "input_cfg:\n- {type: lhotse, weight: 1}\n", /^train\.yaml:2: a source of type lhotse without cuts_path/],
     ["tars that are missing", "input_cfg:\n- {type: nemo_tarred, manifest_filepath: A}\n", /nemo_tarred without tarred_audio_filepaths/],
     ["no data", "batch_size: 3\n", /^train\.yaml:1: .*names no data/],
-    ["a file that is missing", "manifest_filepath: nowhere.jsonl\n", /^nowhere\.jsonl: no such file/],
+    ["a file that is missing", "manifest_filepath: nowhere.jsonl\n", /^train\.yaml:1: nowhere\.jsonl: no such file or folder \[FILE_MISSING\]\. Check the path/],
     ["a nested file that is missing", "input_cfg: nowhere.yaml\n", /^train\.yaml:1: input_cfg is nowhere\.yaml: there is no such file/],
     ["a value of the wrong kind", "manifest_filepath: A\nbatch_size: many\n", /^train\.yaml:2: batch_size is "many", expected a whole number of 1 or more/],
     ["a mandatory value", "manifest_filepath: ???\n", /manifest_filepath is \?\?\?, which stands for a value that has to be given/],
