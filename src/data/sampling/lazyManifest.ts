@@ -30,15 +30,17 @@ export function lazyManifest<T>(spec: ManifestSpec, { parse = parseCut as (line:
   return new LazyManifest(manifestPaths(spec), parse, options);
 }
 
-/** A line as it was read, copied out of its block. */
+/** A line that is to be loaded: a place in its block, or a copy where the block is old. */
 interface HeldLine {
   bytes: Buffer;
+  start: number;
+  end: number;
   line: number;
   path: string;
 }
 
-function parsed({ bytes, line, path }: HeldLine): ParsedLine {
-  const text = bytes.toString("utf8");
+function parsed({ bytes, start, end, line, path }: HeldLine): ParsedLine {
+  const text = bytes.toString("utf8", start, end);
   return { value: parseManifestLine(line === 1 ? text.replace(/^\ufeff/, "") : text, path, line), line, path };
 }
 
@@ -106,7 +108,9 @@ class LazyStream implements ItemStream {
   private readonly held: Map<number, HeldLine>;
   /** The number of this epoch's first item. */
   private readonly base: number;
-  private block: LineBlock = { path: "", bytes: Buffer.alloc(0), line: 0 };
+  private block: LineBlock = { path: "", bytes: Buffer.alloc(0), line: 0, skips: false };
+  /** The first item of each block of which lines are held as places. */
+  private readonly recent: number[] = [];
   private at = 0;
   private count = 0;
   private ended = false;
@@ -131,6 +135,8 @@ class LazyStream implements ItemStream {
       else {
         this.block = next.value;
         this.at = 0;
+        this.recent.push(this.end);
+        if (this.recent.length > recentBlocks) this.copyOldest();
         const items = this.take(most);
         if (items) return items;
       }
@@ -150,35 +156,54 @@ class LazyStream implements ItemStream {
       if (end < 0) end = bytes.length;
       this.at = end + 1;
       const line = ++block.line;
-      const seen = this.look(bytes.subarray(start, end), line, path);
-      if (!seen) continue;
-      items.durations[count] = seen.duration;
-      if (items.tokens) items.tokens[count] = seen.tokens;
+      const seen = this.look(start, end);
+      if (!(seen > 0)) continue;
+      items.durations[count] = seen;
+      if (items.tokens) items.tokens[count] = this.tokens;
       const ref = this.base + this.count++;
-      held.set(ref, { bytes: Buffer.from(bytes.subarray(start, end)), line, path }); // a copy: the line would hold its whole block
+      held.set(ref, { bytes, start, end, line, path });
       items.refs[count++] = ref;
     }
     items.count = count;
     return count > 0 ? items : undefined;
   }
 
-  /** What a sampler needs of a line; undefined for a line that is left out. Only where it must be is the line parsed here. */
-  private look(bytes: Buffer, line: number, path: string): { duration: number; tokens: number } | undefined {
+  /** Tokens of the line that was looked at last, where they are counted. */
+  private tokens = 0;
+
+  /** @returns the seconds of a line of the block; NaN for one that is left out. Only where it must be is the line parsed here. */
+  private look(start: number, end: number): number {
     const { tokens, onError } = this.options;
-    if (!tokens && !onError) {
-      const duration = scanDuration(bytes);
-      if (duration > 0 && duration < Number.POSITIVE_INFINITY) return { duration, tokens: 0 };
+    const { bytes, line, path, skips } = this.block;
+    if (!tokens && !onError && !skips) {
+      const duration = scanDuration(bytes, start, end);
+      if (duration > 0 && duration < Number.POSITIVE_INFINITY) return duration;
     }
-    const text = bytes.toString("utf8");
-    if (isBlank(text)) return undefined;
+    const text = bytes.toString("utf8", start, end);
+    if (isBlank(text)) return Number.NaN;
     try {
       const value = parseManifestLine(line === 1 ? text.replace(/^\ufeff/, "") : text, path, line);
-      if (isSkipped(value)) return undefined;
-      return { duration: lineDuration(value, `${path}:${line}`), tokens: tokens?.count(value) ?? 0 };
+      if (isSkipped(value)) return Number.NaN;
+      const duration = lineDuration(value, `${path}:${line}`);
+      if (tokens) this.tokens = tokens.count(value);
+      return duration;
     } catch (error) {
       if (!onError || !(error instanceof SeracError)) throw error;
       onError(error as LineError);
-      return undefined;
+      return Number.NaN;
+    }
+  }
+
+  /** Copies what is still held of the oldest block, so that a few lines do not hold all of it. */
+  private copyOldest(): void {
+    const first = this.recent.shift() as number;
+    const next = this.recent[0] as number;
+    for (let ref = first; ref < next; ref++) {
+      const held = this.held.get(ref);
+      if (!held) continue;
+      held.bytes = Buffer.from(held.bytes.subarray(held.start, held.end));
+      held.end -= held.start;
+      held.start = 0;
     }
   }
 
@@ -216,8 +241,10 @@ interface LineBlock {
   path: string;
   /** Whole lines. */
   bytes: Buffer;
-  /** The line before the first of them. */
+  /** The line before the first of them; then the one that was looked at last. */
   line: number;
+  /** Some line may ask to be left out. */
+  skips: boolean;
 }
 
 /** Blocks of whole lines. */
@@ -226,55 +253,69 @@ async function* lineBlocks(paths: readonly string[]): AsyncGenerator<LineBlock> 
     const path = file === "-" ? "stdin" : file;
     let line = 0;
     for await (const bytes of wholeLines(readBytes(file))) {
-      const block = { path, bytes, line };
+      const block = { path, bytes, line, skips: bytes.includes(skipKey) };
       yield block;
       line = block.line;
     }
   }
 }
 
+/** Blocks of a quarter of a megabyte of which lines are held as places: some 30 MB, and more lines than most samplers hold. */
+const recentBlocks = 128;
 const isBlank = (text: string): boolean => /^[ \t\r]*$/.test(text);
 const quote = 0x22;
 const backslash = 0x5c;
 
-/** @returns the place behind a string that begins behind `at`, or the length where it does not end */
-function afterString(bytes: Buffer, at: number): number {
-  let i = at;
-  for (; i < bytes.length; i++) {
+/** @returns the place behind a string that begins behind `at`, or `end` where it does not end */
+function afterString(bytes: Buffer, at: number, end: number): number {
+  for (let i = at; i < end; i++) {
     const byte = bytes[i] as number;
     if (byte === backslash) i++;
     else if (byte === quote) return i + 1;
   }
-  return i;
+  return end;
 }
 
 const durationKey = Buffer.from("duration");
 const skipKey = Buffer.from('"_skipme"');
 
+function isDuration(bytes: Buffer, at: number): boolean {
+  for (let i = 0; i < durationKey.length; i++) if (bytes[at + i] !== durationKey[i]) return false;
+  return true;
+}
+
 /**
- * The number under the top key "duration" of a line, without parsing the line, which takes twenty times as long.
+ * The number under the first top key "duration" of a line, without parsing the line, which takes many times as long.
  * @returns NaN where that cannot be told so: the line must then be parsed
  */
-export function scanDuration(bytes: Buffer): number {
-  if (bytes[0] !== 0x7b || bytes.includes(skipKey)) return Number.NaN;
+export function scanDuration(bytes: Buffer, start = 0, end = bytes.length): number {
+  if (bytes[start] !== 0x7b) return Number.NaN;
   let depth = 0;
-  for (let i = 0; i < bytes.length; i++) {
+  for (let i = start; i < end; i++) {
     const byte = bytes[i] as number;
     if (byte === 0x7b || byte === 0x5b) depth++;
     else if (byte === 0x7d || byte === 0x5d) depth--;
     else if (byte === quote) {
-      const end = afterString(bytes, i + 1);
-      const isKey = depth === 1 && end - i === durationKey.length + 2 && durationKey.compare(bytes, i + 1, end - 1) === 0;
-      i = end - 1;
+      const behind = afterString(bytes, i + 1, end);
+      const isKey = depth === 1 && behind - i === durationKey.length + 2 && isDuration(bytes, i + 1);
+      i = behind - 1;
       if (!isKey) continue;
-      let start = end;
-      while (bytes[start] === 0x20) start++;
-      if (bytes[start] !== 0x3a) continue; // a value
-      let stop = ++start;
-      while (stop < bytes.length && bytes[stop] !== 0x2c && bytes[stop] !== 0x7d) stop++;
-      const text = bytes.toString("latin1", start, stop).trim();
-      return /^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
+      let at = behind;
+      while (bytes[at] === 0x20) at++;
+      if (bytes[at] !== 0x3a) continue; // a value
+      return plainNumber(bytes, at + 1, end);
     }
   }
   return Number.NaN;
+}
+
+/** A number of digits and at most one point; NaN for what is written in another way. */
+function plainNumber(bytes: Buffer, from: number, end: number): number {
+  let start = from;
+  while (bytes[start] === 0x20) start++;
+  let stop = start;
+  while (stop < end && ((bytes[stop] as number) === 0x2e || ((bytes[stop] as number) >= 0x30 && (bytes[stop] as number) <= 0x39))) stop++;
+  const text = bytes.toString("latin1", start, stop);
+  while (bytes[stop] === 0x20) stop++;
+  return (bytes[stop] === 0x2c || bytes[stop] === 0x7d) && /^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
 }
