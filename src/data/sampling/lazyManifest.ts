@@ -2,6 +2,7 @@
  * Manifests read in order, a block at a time: for gzip, standard input, and whatever shall not be indexed. Memory is bounded by what samplers
  * hold. Going on after a restart reads again from the beginning.
  */
+import { isAscii } from "node:buffer";
 import { createHash } from "node:crypto";
 import { readBytes } from "../../formats/byteSource.ts";
 import { ConfigError, internal, SeracError } from "../../util/errors.ts";
@@ -37,10 +38,11 @@ interface HeldLine {
   end: number;
   line: number;
   path: string;
+  encoding: "latin1" | "utf8";
 }
 
-function parsed({ bytes, start, end, line, path }: HeldLine): ParsedLine {
-  const text = bytes.toString("utf8", start, end);
+function parsed({ bytes, start, end, line, path, encoding }: HeldLine): ParsedLine {
+  const text = bytes.toString(encoding, start, end);
   return { value: parseManifestLine(line === 1 ? text.replace(/^\ufeff/, "") : text, path, line), line, path };
 }
 
@@ -108,7 +110,7 @@ class LazyStream implements ItemStream {
   private readonly held: Map<number, HeldLine>;
   /** The number of this epoch's first item. */
   private readonly base: number;
-  private block: LineBlock = { path: "", bytes: Buffer.alloc(0), line: 0, skips: false };
+  private block: LineBlock = { path: "", bytes: Buffer.alloc(0), line: 0, skips: false, encoding: "utf8" };
   /** The first item of each block of which lines are held as places. */
   private readonly recent: number[] = [];
   private at = 0;
@@ -147,7 +149,7 @@ class LazyStream implements ItemStream {
   /** Items of the lines of the block; undefined where it has no further one that can be used. */
   private take(most: number): ItemBlock | undefined {
     const { items, block, held } = this;
-    const { bytes, path } = block;
+    const { bytes, path, encoding } = block;
     const stop = Math.min(most, items.refs.length);
     let count = 0;
     while (count < stop && this.at < bytes.length) {
@@ -161,7 +163,7 @@ class LazyStream implements ItemStream {
       items.durations[count] = seen;
       if (items.tokens) items.tokens[count] = this.tokens;
       const ref = this.base + this.count++;
-      held.set(ref, { bytes, start, end, line, path });
+      held.set(ref, { bytes, start, end, line, path, encoding });
       items.refs[count++] = ref;
     }
     items.count = count;
@@ -245,6 +247,8 @@ interface LineBlock {
   line: number;
   /** Some line may ask to be left out. */
   skips: boolean;
+  /** Where all bytes are ASCII, "latin1" reads them several times as fast. */
+  encoding: "latin1" | "utf8";
 }
 
 /** Blocks of whole lines. */
@@ -253,7 +257,7 @@ async function* lineBlocks(paths: readonly string[]): AsyncGenerator<LineBlock> 
     const path = file === "-" ? "stdin" : file;
     let line = 0;
     for await (const bytes of wholeLines(readBytes(file))) {
-      const block = { path, bytes, line, skips: bytes.includes(skipKey) };
+      const block: LineBlock = { path, bytes, line, skips: bytes.includes(skipKey), encoding: isAscii(bytes) ? "latin1" : "utf8" };
       yield block;
       line = block.line;
     }
