@@ -93,6 +93,46 @@ class IntReader {
     this.bits = next;
     return value % 2 === 0 ? value / 2 : -(value - 1) / 2 - 1;
   }
+
+  /** Fills `codes` as so many calls of `next`, with the state in local variables: most of the time of reading is spent here. */
+  fill(codes: Int32Array): void {
+    const { bytes } = this;
+    const end = bytes.length;
+    let { position, held, heldBits, before, bits } = this;
+    let i = 0;
+    while (i < codes.length) {
+      // Zeros in a row, wide codes and the last bytes go the slow way.
+      if (bits === 0 || bits > 14 || position + 4 > end) {
+        Object.assign(this, { position, held, heldBits, before, bits });
+        codes[i++] = this.next();
+        ({ position, held, heldBits, before, bits } = this);
+        continue;
+      }
+      // Up to 2 bits for the next width, and up to 14 for the value.
+      while (heldBits < 16) {
+        held |= (bytes[position++] as number) << heldBits;
+        heldBits += 8;
+      }
+      let next = bits;
+      if ((held & 1) === 0) {
+        held >>>= 1;
+        heldBits--;
+      } else {
+        next += held & 2 ? 1 : -1;
+        held >>>= 2;
+        heldBits -= 2;
+      }
+      const width = before <= bits && next <= bits ? bits - 1 : bits;
+      let value = held & ((1 << width) - 1);
+      held >>>= width;
+      heldBits -= width;
+      if (width < bits) value |= 1 << width;
+      codes[i++] = value & 1 ? -((value - 1) >> 1) - 1 : value >> 1;
+      before = bits;
+      bits = next;
+    }
+    Object.assign(this, { position, held, heldBits, before, bits });
+  }
 }
 
 interface Header {
@@ -189,11 +229,13 @@ export function decompressLilcom(bytes: Uint8Array, at = "lilcom data"): FloatAr
   // Zeros in a row take few bits, so that few bytes may well be many elements; but not any number of them.
   if (size > 2 ** 22 && size > bytes.length * 4096) throw damaged(at, `an array of ${size} elements in ${bytes.length} bytes`);
   const data = new Float32Array(size);
+  const codes = new Int32Array(size);
+  reader.fill(codes);
   const along = coefficients[lastOf(shape)] as number;
   eachRow(shape, coefficients, (start, length, strides, factors) => {
     let prediction = 0;
     for (let i = start; i < start + length; i++) {
-      const code = reader.next();
+      const code = codes[i] as number;
       let predicted = prediction;
       for (let k = 0; k < strides.length; k++) predicted = fround(predicted + fround((data[i - (strides[k] as number)] as number) * (factors[k] as number)));
       const value = fround(predicted + fround(fround(code) * tick));
@@ -205,77 +247,95 @@ export function decompressLilcom(bytes: Uint8Array, at = "lilcom data"): FloatAr
   return { shape, data };
 }
 
-/** Collects integers and codes them when all are there. */
-class IntWriter {
-  private readonly values: number[] = [];
+/** Packs bits, the first one lowest. */
+class BitWriter {
+  readonly bytes: Uint8Array;
+  position: number;
+  held = 0;
+  heldBits = 0;
 
-  /** @param value a signed integer of 32 bits */
-  write(value: number): void {
-    this.values.push(value >= 0 ? 2 * value : -2 * value - 1);
+  constructor(size: number, head: readonly number[]) {
+    this.bytes = new Uint8Array(size + head.length);
+    this.bytes.set(head);
+    this.position = head.length;
   }
 
-  /** The codes, behind `head`. */
-  finish(head: readonly number[]): Uint8Array {
-    const { values } = this;
-    // As few bits as hold each value while neighbours differ by one at most.
-    const bits = Uint8Array.from(values, (value) => (value === 0 ? 0 : 32 - Math.clz32(value)));
-    for (let i = 1; i < bits.length; i++) bits[i] = Math.max(bits[i] as number, (bits[i - 1] as number) - 1);
-    for (let i = bits.length - 2; i >= 0; i--) bits[i] = Math.max(bits[i] as number, (bits[i + 1] as number) - 1);
-    let bytes = new Uint8Array(head.length + 16 + values.length * 2);
-    bytes.set(head);
-    let position = head.length;
-    let held = 0;
-    let heldBits = 0;
-    const put = (count: number, value: number): void => {
-      if (count > 16) {
-        put(16, value % 65536);
-        put(count - 16, Math.floor(value / 65536));
-        return;
-      }
-      held |= value << heldBits;
-      heldBits += count;
+  /** @param count 0 to 32 @param value below 2^count */
+  put(count: number, value: number): void {
+    if (count > 16) {
+      this.put(16, value % 65536);
+      this.put(count - 16, Math.floor(value / 65536));
+      return;
+    }
+    this.held |= value << this.heldBits;
+    this.heldBits += count;
+    while (this.heldBits >= 8) {
+      this.bytes[this.position++] = this.held & 0xff;
+      this.held >>>= 8;
+      this.heldBits -= 8;
+    }
+  }
+}
+
+/** Codes integers of 32 bits, of which neighbours are of like size, behind `head`: what IntReader reads. */
+function codeIntegers(integers: ArrayLike<number>, head: readonly number[]): Uint8Array {
+  const count = integers.length;
+  const values = new Uint32Array(count);
+  // As few bits as hold each value while neighbours differ by one at most.
+  const bits = new Uint8Array(count);
+  let least = 0;
+  for (let i = 0; i < count; i++) {
+    const integer = integers[i] as number;
+    values[i] = integer >= 0 ? 2 * integer : -2 * integer - 1;
+    least = Math.max(32 - Math.clz32(values[i] as number), least - 1);
+    bits[i] = least;
+  }
+  for (let i = count - 2; i >= 0; i--) if ((bits[i] as number) < (bits[i + 1] as number) - 1) bits[i] = (bits[i + 1] as number) - 1;
+  const writer = new BitWriter(16 + count * 5, head); // at most 34 bits a value
+  const { bytes } = writer;
+  const first = bits[0] as number;
+  writer.put(5, Math.min(first, 31));
+  if (first >= 31) writer.put(1, first - 31);
+  let zeros = 0;
+  const endZeros = (): void => {
+    const width = 31 - Math.clz32(zeros);
+    writer.put(width, 0);
+    writer.put(1, 1);
+    writer.put(width, zeros - 2 ** width);
+    zeros = 0;
+  };
+  let before = first;
+  let { position, held, heldBits } = writer;
+  for (let i = 0; i < count; i++) {
+    const own = bits[i] as number;
+    const next = i + 1 < count ? (bits[i + 1] as number) : own;
+    // One bit for as many bits again, two for one more or one less; then the value, without its top bit where that must be 1.
+    const flagBits = next === own ? 1 : 2;
+    const flags = next === own ? 0 : next > own ? 3 : 1;
+    const width = before <= own && next <= own ? own - 1 : own;
+    if (own === 0) zeros++;
+    else if (own > 14 || zeros > 0) {
+      Object.assign(writer, { position, held, heldBits });
+      if (zeros > 0) endZeros();
+      writer.put(flagBits, flags);
+      writer.put(width, width < own ? (values[i] as number) - 2 ** width : (values[i] as number));
+      ({ position, held, heldBits } = writer);
+    } else {
+      const value = width < own ? (values[i] as number) ^ (1 << width) : (values[i] as number);
+      held |= (flags | (value << flagBits)) << heldBits;
+      heldBits += flagBits + width;
       while (heldBits >= 8) {
-        if (position === bytes.length) {
-          const larger = new Uint8Array(bytes.length * 2);
-          larger.set(bytes);
-          bytes = larger;
-        }
         bytes[position++] = held & 0xff;
         held >>>= 8;
         heldBits -= 8;
       }
-    };
-    let zeros = 0;
-    const endZeros = (): void => {
-      if (zeros === 0) return;
-      const width = 31 - Math.clz32(zeros);
-      put(width, 0);
-      put(1, 1);
-      put(width, zeros - 2 ** width);
-      zeros = 0;
-    };
-    const first = bits[0] as number;
-    put(5, Math.min(first, 31));
-    if (first >= 31) put(1, first - 31);
-    let before = first;
-    for (let i = 0; i < values.length; i++) {
-      const own = bits[i] as number;
-      const next = bits[i + 1] ?? own;
-      if (own === 0) zeros++;
-      else {
-        endZeros();
-        if (next > own) put(2, 3);
-        else if (next < own) put(2, 1);
-        else put(1, 0);
-        if (before <= own && next <= own) put(own - 1, (values[i] as number) - 2 ** (own - 1));
-        else put(own, values[i] as number);
-      }
-      before = own;
     }
-    endZeros();
-    if (heldBits > 0) put(8 - heldBits, 0);
-    return bytes.slice(0, position);
+    before = own;
   }
+  Object.assign(writer, { position, held, heldBits });
+  if (zeros > 0) endZeros();
+  if (writer.heldBits > 0) writer.put(8 - writer.heldBits, 0);
+  return bytes.slice(0, writer.position);
 }
 
 /** Coefficients in 1/256 that predict each element from the ones before it, axis by axis; those below 0.02 are left out. */
@@ -313,17 +373,14 @@ export function compressLilcom({ shape, data }: FloatArray, { tickPower = -5, re
   const size = shape.reduce((a, b) => a * b, 1);
   if (shape.length < 1 || shape.length >= maxAxes || size < 1 || size !== data.length) refuse(`the shape (${shape.join(", ")}) for ${data.length} elements`);
   if (!Number.isInteger(tickPower) || tickPower < -20 || tickPower > 20) refuse(`a tick of 2^${tickPower}, expected a whole power from -20 to 20`);
-  const strange = data.findIndex((value) => !Number.isFinite(value));
-  if (strange >= 0) refuse(`element ${strange} is ${data[strange]}`);
+  let strange = 0;
+  while (strange < size && Number.isFinite(data[strange])) strange++;
+  if (strange < size) refuse(`element ${strange} is ${data[strange]}`);
   const integers = regression ? regress({ shape, data }) : shape.map(() => 0);
   const coefficients = integers.map((integer) => integer / 256);
-  const writer = new IntWriter();
-  writer.write(shape.length);
-  writer.write(tickPower);
-  shape.forEach((length, axis) => {
-    writer.write(length);
-    writer.write(integers[axis] as number);
-  });
+  const codes = new Int32Array(2 + 2 * shape.length + size);
+  codes.set([shape.length, tickPower, ...shape.flatMap((length, axis) => [length, integers[axis] as number])]);
+  let place = codes.length - size;
   const tick = 2 ** tickPower;
   const along = coefficients[lastOf(shape)] as number;
   const compressed = new Float32Array(data);
@@ -334,11 +391,11 @@ export function compressLilcom({ shape, data }: FloatArray, { tickPower = -5, re
       for (let k = 0; k < strides.length; k++) predicted = fround(predicted + fround((compressed[i - (strides[k] as number)] as number) * (factors[k] as number)));
       const ticks = fround(fround((compressed[i] as number) - predicted) / tick);
       const code = Math.max(-(2 ** 31), Math.min(2 ** 31 - 1, ticks < 0 ? -Math.round(-ticks) : Math.round(ticks)));
-      writer.write(code === 0 ? 0 : code);
+      codes[place++] = code;
       const value = fround(predicted + fround(fround(code) * tick));
       compressed[i] = value;
       prediction = fround(value * along);
     }
   });
-  return writer.finish([0x4c, 0]);
+  return codeIntegers(codes, [0x4c, 0]);
 }
