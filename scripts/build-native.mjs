@@ -41,14 +41,14 @@ if (torch) {
   targets.push("serac_torch");
 } else if (only !== "media") console.error(`serac: libtorch not found, so training and decoding will not work.\n${libtorchAdvice}`);
 
-const mediaPackages = ["sndfile", "soxr", "sentencepiece", "kissfft-float"];
+const mediaPackages = ["sndfile", "flac", "soxr", "sentencepiece", "kissfft-float"];
 const missing = only === "torch" ? mediaPackages : mediaPackages.filter((name) => !has("pkg-config", "--exists", name));
 if (missing.length === 0) {
   settings.push("-DSERAC_MEDIA=ON");
   targets.push("serac_media");
 } else if (only !== "torch") {
   console.error(`serac: not found by pkg-config: ${missing.join(", ")}, so only WAV audio and no tokenizer will work.`);
-  console.error("serac: Debian: apt-get install pkg-config libsndfile1-dev libsoxr-dev libsentencepiece-dev libkissfft-dev");
+  console.error("serac: Debian: apt-get install pkg-config libsndfile1-dev libflac-dev libsoxr-dev libsentencepiece-dev libkissfft-dev");
 }
 if (targets.length === 0) process.exit(1);
 

@@ -15,6 +15,7 @@ command -v cmake >/dev/null || packages+=(cmake)
 command -v pkg-config >/dev/null || packages+=(pkg-config)
 has() { command -v pkg-config >/dev/null && pkg-config --exists "$1"; }
 has sndfile || packages+=(libsndfile1-dev)
+has flac || packages+=(libflac-dev)
 has soxr || packages+=(libsoxr-dev)
 has sentencepiece || packages+=(libsentencepiece-dev)
 has kissfft-float || packages+=(libkissfft-dev)

@@ -24,6 +24,13 @@ export interface MediaAddon {
     sampleRate: number,
     format: string,
   ): Promise<{ bytes: Uint8Array; format: AudioCodec; sampleRate: number; frames: number }>;
+  transcodeSync(
+    source: string | Uint8Array,
+    offset: number,
+    duration: number,
+    sampleRate: number,
+    format: string,
+  ): { bytes: Uint8Array; format: AudioCodec; sampleRate: number; frames: number };
   fbank(samples: Float32Array, settings: Float64Array): Promise<Float32Array>;
   fbankSync(samples: Float32Array, settings: Float64Array): Float32Array;
   resampleSoxr(samples: Float32Array, from: number, to: number): Promise<Float32Array>;

@@ -1,8 +1,9 @@
-/** A part of an audio file in another codec and at another rate, as bytes: decoding, resampling and encoding in one step off the main thread. */
+/** A part of an audio file in another codec and at another rate, as bytes: decoding, resampling and encoding in one step. */
+import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { hasEscapedBytes, toFsPath } from "../formats/surrogateEscape.ts";
 import { AudioError } from "../util/errors.ts";
-import { type AudioCodec, media, nativeError } from "./media.ts";
+import { type AudioCodec, type MediaAddon, media, nativeError } from "./media.ts";
 
 /** What to make of the audio. */
 export interface TranscodeOptions {
@@ -31,6 +32,23 @@ const fixes = {
   AUDIO_UNWRITABLE: "choose another codec or sampling rate (Opus takes 8000, 12000, 16000, 24000 and 48000 Hz)",
 } as const;
 
+type Source = string | Uint8Array;
+
+/** @returns the addon's arguments, and the name that errors give. @throws AudioError AUDIO_BAD_RANGE */
+function prepare(
+  source: Source,
+  { offset = 0, duration, sampleRate, codec }: TranscodeOptions,
+  name: string | undefined,
+): { settings: [offset: number, duration: number, sampleRate: number, format: string]; at: string } {
+  const at = name ?? (typeof source === "string" ? source : `${source.byteLength} bytes of audio`);
+  if (!(offset >= 0 && offset <= 1e9)) throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the offset must be a time of 0 s or more, it is ${offset}` });
+  if (duration !== undefined && !(duration >= 0 && duration <= 1e9))
+    throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the duration must be a time of 0 s or more, it is ${duration}` });
+  return { settings: [offset, duration ?? -1, sampleRate ?? 0, codec ?? ""], at };
+}
+
+const encoded = ({ bytes, format, sampleRate, frames }: Awaited<ReturnType<MediaAddon["transcode"]>>): EncodedAudio => ({ bytes, codec: format, sampleRate, frames });
+
 /**
  * Transcodes a file; integer codecs keep the samples of 16 bits as they are.
  * @param source a path, or the bytes of a file
@@ -38,15 +56,22 @@ const fixes = {
  * @throws AudioError AUDIO_MISSING, AUDIO_EMPTY, AUDIO_NOT_AUDIO, AUDIO_TRUNCATED, AUDIO_NOT_FINITE, AUDIO_BAD_RANGE, AUDIO_UNREADABLE, AUDIO_UNWRITABLE;
  *   NativeError NATIVE_MISSING
  */
-export async function transcodeAudio(source: string | Uint8Array, { offset = 0, duration, sampleRate, codec }: TranscodeOptions = {}, name?: string): Promise<EncodedAudio> {
-  const at = name ?? (typeof source === "string" ? source : `${source.byteLength} bytes of audio`);
-  if (!(offset >= 0 && offset <= 1e9)) throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the offset must be a time of 0 s or more, it is ${offset}` });
-  if (duration !== undefined && !(duration >= 0 && duration <= 1e9))
-    throw new AudioError("AUDIO_BAD_RANGE", { at, message: `the duration must be a time of 0 s or more, it is ${duration}` });
+export async function transcodeAudio(source: Source, options: TranscodeOptions = {}, name?: string): Promise<EncodedAudio> {
+  const { settings, at } = prepare(source, options, name);
   const input = typeof source === "string" && hasEscapedBytes(source) ? await readFile(toFsPath(source)) : source;
   try {
-    const { bytes, format, sampleRate: rate, frames } = await media().transcode(input, offset, duration ?? -1, sampleRate ?? 0, codec ?? "");
-    return { bytes, codec: format, sampleRate: rate, frames };
+    return encoded(await media().transcode(input, ...settings));
+  } catch (error) {
+    throw nativeError(error, AudioError, at, fixes);
+  }
+}
+
+/** The same in the calling thread, which is meant to be a worker. */
+export function transcodeAudioSync(source: Source, options: TranscodeOptions = {}, name?: string): EncodedAudio {
+  const { settings, at } = prepare(source, options, name);
+  const input = typeof source === "string" && hasEscapedBytes(source) ? readFileSync(toFsPath(source)) : source;
+  try {
+    return encoded(media().transcodeSync(input, ...settings));
   } catch (error) {
     throw nativeError(error, AudioError, at, fixes);
   }

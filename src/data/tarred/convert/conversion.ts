@@ -8,10 +8,10 @@ import { selectRows } from "./entries.ts";
 import { finishDataset } from "./finish.ts";
 import type { Job } from "./jobs.ts";
 import { removeFolder } from "./journal.ts";
-import type { ConvertOptions } from "./options.ts";
+import { type ConvertOptions, encodes } from "./options.ts";
 import { type Division, divide, divideByShardSize, orderRows, sortByDuration } from "./order.ts";
 import { type ConversionPlan, planConversion } from "./plan.ts";
-import type { JobPool } from "./pool.ts";
+import { type JobPool, threadsOf } from "./pool.ts";
 import { type ConvertListener, type ConvertReport, figures } from "./report.ts";
 import type { ShardResult, ShardSettings } from "./shard.ts";
 import { Target } from "./target.ts";
@@ -105,8 +105,8 @@ function refuseNothing(at: string, { kept, filtered, shards }: ConvertReport, { 
 /** A thread takes longer to start than this much work takes to be done without it. */
 const worthThreads = 0.25;
 
-/** About how long files take to be stored as they are: reading a line and opening a file, copying and hashing. */
-const secondsOf = (entries: number, bytes: number): number => entries * 5e-5 + bytes / 7e8;
+/** About how long the shards take: for a line and its file, for copying and hashing, for encoding. */
+const secondsOf = ({ count, keptSeconds }: ConversionPlan, bytes: number, encoded: boolean): number => count * 5e-5 + (encoded ? keptSeconds * 5e-4 : bytes / 7e8);
 
 /** Settings and inputs as text: the same text, the same dataset. */
 function identityOf({ manifests }: ConversionPlan, { options, base }: ConversionContext): string {
@@ -138,7 +138,7 @@ async function convert(paths: readonly string[], context: ConversionContext, tar
   target.refuseOthers(identity);
   const { plan, unreadable, leftOut, bytes, distinct } = await checkAudio(planned, pool, options, listener);
   checkSpace(bytes, options, listener.say);
-  if (secondsOf(plan.count, bytes) > worthThreads) pool.start();
+  if (secondsOf(plan, bytes, encodes(options)) > worthThreads) pool.start();
   if (plan.count === 0) throw new ManifestError("TARRED_EMPTY", { at: paths.join(","), message: "no utterance has audio that can be read" });
   const { sizes, dropped } = divisionOf(plan.count, context);
   const { done, seed } = target.begin({ identity, leftOut }, () => (options.shuffle ? (options.shuffleSeed ?? randomInt(2 ** 32)) : null));
@@ -193,7 +193,16 @@ async function writeShards(
   const entriesOf = (some: readonly PlannedShard[]): number => some.reduce((sum, { rows }) => sum + rows.length, 0);
   listener.begin?.(entriesOf(pending));
   const { sliceWithOffset, forceCodec, forceSamplingRate, onlyManifests, deterministicHeaders } = options;
-  const settings: ShardSettings = { sliceWithOffset, forceCodec, forceSamplingRate, onlyManifests, deterministicHeaders, named: false, distinct };
+  const settings: ShardSettings = {
+    sliceWithOffset,
+    forceCodec,
+    forceSamplingRate,
+    onlyManifests,
+    deterministicHeaders,
+    encoders: threadsOf(options.workers),
+    named: false,
+    distinct,
+  };
   function* jobs(): Generator<Extract<Job, { kind: "shard" }>> {
     for (const { shard, rows } of pending)
       yield {

@@ -5,10 +5,10 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { toFsPath } from "../../../formats/surrogateEscape.ts";
-import { readBase } from "./concat.ts";
+import { type Base, readBase } from "./concat.ts";
 import { runConversion } from "./conversion.ts";
-import { type ConvertInput, type ConvertOptions, readOptions } from "./options.ts";
-import { JobPool, threadsOf } from "./pool.ts";
+import { type ConvertInput, type ConvertOptions, encodes, readOptions } from "./options.ts";
+import { JobPool, poolSize } from "./pool.ts";
 import type { ConvertListener, ConvertReport } from "./report.ts";
 
 /** The bounds and the folder of each bucket. */
@@ -23,14 +23,20 @@ function bucketsOf(options: ConvertOptions): ConvertOptions[] {
   });
 }
 
+/** What is appended is cut and encoded as the dataset is. */
+function inherit(options: ConvertOptions, { metadata }: Base): ConvertOptions {
+  const { slice_with_offset, force_codec } = metadata.dataset_config;
+  const forceCodec = options.forceCodec ?? ((force_codec ?? undefined) as ConvertOptions["forceCodec"]);
+  return { ...options, sliceWithOffset: options.sliceWithOffset || slice_with_offset, forceCodec };
+}
+
 /** Manifests of at least so many bytes have work for threads, whatever they name. */
 const longManifest = 1 << 20;
 
-/** True where threads will be wanted: then they start while the manifests are read. */
-function isLongWork({ manifestPath, concatManifestPaths, forceCodec, forceSamplingRate, sliceWithOffset, onlyManifests }: ConvertOptions): boolean {
-  if (!onlyManifests && (sliceWithOffset || forceCodec !== undefined || forceSamplingRate !== undefined)) return true;
+/** True where threads will be wanted, whatever the manifests name: then they start while those are read. */
+function haveMuch(manifests: readonly string[]): boolean {
   const size = (path: string): number => (path === "-" ? longManifest : (statSync(toFsPath(path), { throwIfNoEntry: false })?.size ?? 0));
-  return (concatManifestPaths ?? manifestPath ?? []).reduce((sum, path) => sum + size(path), 0) >= longManifest;
+  return manifests.reduce((sum, path) => sum + size(path), 0) >= longManifest;
 }
 
 /**
@@ -39,20 +45,14 @@ function isLongWork({ manifestPath, concatManifestPaths, forceCodec, forceSampli
  * @throws ConfigError CONFIG_BAD_VALUE; ManifestError TARRED_*; FormatError of reading and writing; an AbortError where the listener's signal ended it
  */
 export async function convertToTarred(input: ConvertInput, listener: ConvertListener = {}): Promise<ConvertReport[]> {
-  const options = readOptions(input);
-  const threads = options.dryRun ? 1 : Math.min(threadsOf(options.workers), Math.max(1, options.numShards ?? Number.POSITIVE_INFINITY));
-  const pool = new JobPool(threads);
-  if (isLongWork(options)) pool.start();
+  const given = readOptions(input);
+  const base = given.concatManifestPaths === undefined ? undefined : await readBase(given, listener);
+  const options = base ? inherit(given, base) : given;
+  const paths = (options.concatManifestPaths ?? options.manifestPath) as readonly string[];
+  const pool = new JobPool(options.dryRun ? 1 : poolSize(options.workers, options.numShards ?? Number.POSITIVE_INFINITY, encodes(options) && !options.onlyManifests));
+  if (haveMuch(paths)) pool.start();
   try {
-    const paths = options.manifestPath as readonly string[];
-    if (options.concatManifestPaths !== undefined) {
-      const base = await readBase(options, listener);
-      const { slice_with_offset, force_codec } = base.metadata.dataset_config;
-      const forceCodec = options.forceCodec ?? ((force_codec ?? undefined) as ConvertOptions["forceCodec"]);
-      const inherited = { ...options, sliceWithOffset: options.sliceWithOffset || slice_with_offset, forceCodec };
-      return [await runConversion(options.concatManifestPaths, { options: inherited, listener, pool, base })];
-    }
-    if (options.bucketsNum === 1) return [await runConversion(paths, { options, listener, pool })];
+    if (options.bucketsNum === 1) return [await runConversion(paths, { options, listener, pool, ...(base ? { base } : {}) })];
     const reports: ConvertReport[] = [];
     for (const [i, bucket] of bucketsOf(options).entries()) {
       listener.say?.(`Bucket ${i + 1}, ${bucket.targetDir}:`);

@@ -40,6 +40,10 @@ export const convertOptions = {
 export type ConvertOptions = Options<typeof convertOptions>;
 export type ConvertInput = OptionsInput<typeof convertOptions>;
 
+/** True where audio is written anew, and not copied as it is. */
+export const encodes = ({ sliceWithOffset, forceCodec, forceSamplingRate }: Pick<ConvertOptions, "sliceWithOffset" | "forceCodec" | "forceSamplingRate">): boolean =>
+  sliceWithOffset || forceCodec !== undefined || forceSamplingRate !== undefined;
+
 /** @returns checked options. @throws ConfigError CONFIG_BAD_VALUE */
 export function readOptions(input: ConvertInput): ConvertOptions {
   const options = parseOptions(convertOptions, input as Record<string, unknown>);

@@ -8,9 +8,9 @@ import { ConfigError, ManifestError } from "../../../util/errors.ts";
 import { selectRows } from "./entries.ts";
 import { shardManifestName, tarName } from "./files.ts";
 import { isIntact, targetInUse } from "./journal.ts";
-import type { TarCodec } from "./options.ts";
+import { encodes, type TarCodec } from "./options.ts";
 import { planConversion } from "./plan.ts";
-import { JobPool, threadsOf } from "./pool.ts";
+import { JobPool, poolSize, threadsOf } from "./pool.ts";
 import { type DatasetRecord, seracVersion } from "./record.ts";
 import type { ConvertListener } from "./report.ts";
 import type { ShardJob, ShardResult, ShardSettings } from "./shard.ts";
@@ -78,6 +78,7 @@ export async function tarShards(options: PartialOptions, listener: ConvertListen
     forceSamplingRate: config.force_sampling_rate ?? undefined,
     onlyManifests: false,
     deterministicHeaders: options.deterministicHeaders ?? false,
+    encoders: threadsOf(numWorkers),
     named: true,
     distinct: [],
   };
@@ -110,7 +111,7 @@ export async function tarShards(options: PartialOptions, listener: ConvertListen
       listener.shard?.(result);
     };
     listener.begin?.(entriesOf(shards));
-    const pool = new JobPool(Math.min(threadsOf(numWorkers), Math.max(1, shards.length)));
+    const pool = new JobPool(poolSize(numWorkers, shards.length, encodes(settings)));
     pool.start();
     try {
       await pool.run(jobs(), onResult, listener.entries, listener.signal);

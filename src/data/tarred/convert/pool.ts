@@ -16,6 +16,18 @@ export function threadsOf(workers: number): number {
   return workers > 0 ? workers : availableParallelism();
 }
 
+/** Threads that Node has for native work: so many files are encoded at a time without threads of ours. */
+const nativeThreads = Number(process.env["UV_THREADPOOL_SIZE"]) || 4;
+
+/**
+ * How many threads do the jobs. A thread of ours takes a tenth of a second to start; where files are encoded this one can keep Node's busy.
+ * @param encodes true where audio is written anew
+ */
+export function poolSize(workers: number, shards: number, encodes: boolean): number {
+  const threads = Math.min(threadsOf(workers), Math.max(1, shards));
+  return encodes && threads <= nativeThreads ? 1 : threads;
+}
+
 export class JobPool {
   private readonly workers: Worker[] = [];
   private readonly size: number;

@@ -1,8 +1,8 @@
 /** Makes one shard: its tar file, written beside and renamed, and its lines of the manifest. */
 import { closeSync, openSync, renameSync, statSync } from "node:fs";
-import { availableParallelism } from "node:os";
 import { dirname } from "node:path";
 import { setImmediate } from "node:timers/promises";
+import { isMainThread } from "node:worker_threads";
 import { fileError, makeFolder, removeQuietly, writeFully } from "../../../formats/atomic.ts";
 import { dumpPython, type PyObject } from "../../../formats/pythonJson.ts";
 import { hasEscapedBytes, toFsPath } from "../../../formats/surrogateEscape.ts";
@@ -21,6 +21,8 @@ export interface ShardSettings {
   forceSamplingRate: number | undefined;
   onlyManifests: boolean;
   deterministicHeaders: boolean;
+  /** Files that Node's threads encode at a time, where the shard is made in the main thread; a thread of ours encodes by itself. */
+  encoders: number;
   /** The entries are those of an `onlyManifests` dataset: named already, with their sources in abs_audio_filepath and source_audio_offset. */
   named: boolean;
   /** Paths (`pathKey`) whose flattened name another one has. */
@@ -160,7 +162,7 @@ class ShardMaker {
 
   /** Encodes audio. @returns the bytes; undefined where the file is to be stored as it is */
   async encode(audio: string, at: string, step: EncodeStep): Promise<Uint8Array | undefined> {
-    const { transcodeAudio } = await import("../../../audio/transcode.ts");
+    const { transcodeAudio, transcodeAudioSync } = await import("../../../audio/transcode.ts");
     if (!step.always) {
       const { audioInfo } = await import("../../../audio/decode.ts");
       const { readFile } = await import("node:fs/promises");
@@ -168,7 +170,8 @@ class ShardMaker {
       if ((await audioInfo(source, audio)).sampleRate === step.sampleRate) return undefined;
     }
     const { offset, duration, sampleRate, codec } = step;
-    const result = await transcodeAudio(audio, { offset, duration, sampleRate, codec }, audio);
+    const options = { offset, duration, sampleRate, codec };
+    const result = isMainThread ? await transcodeAudio(audio, options, audio) : transcodeAudioSync(audio, options, audio);
     const got = result.frames / result.sampleRate;
     // Half a frame of the shortest codec's padding, well above what truncating to samples loses.
     if (duration !== undefined && got < duration - 0.02) {
@@ -199,9 +202,6 @@ function withPlace(error: unknown, at: string): unknown {
   });
 }
 
-/** Tasks under way for one shard: enough for all cores where few shards are made at a time, few enough to hold little audio. */
-const tasksAhead = Math.max(3, availableParallelism() + 1);
-
 /**
  * Makes a shard. What it leaves on errors is removed.
  * @param onEntries told how many entries more were done
@@ -214,6 +214,7 @@ export async function makeShard(job: ShardJob, onEntries: (count: number) => voi
   let fd: number | undefined;
   let tar: TarSummary | undefined;
   let pending: Pending[] = [];
+  const ahead = isMainThread ? settings.encoders : 0;
   try {
     let writer: TarWriter | undefined;
     if (!settings.onlyManifests) {
@@ -250,7 +251,7 @@ export async function makeShard(job: ShardJob, onEntries: (count: number) => voi
           const bytes = member.encode && (maker.encode(audio, at, member.encode) as Promise<Uint8Array>);
           bytes?.catch(() => {}); // awaited below, in order
           pending.push({ name: member.name, at, audio, bytes });
-          if (pending.length > tasksAhead) await put(pending.shift() as Pending);
+          if (pending.length > ahead) await put(pending.shift() as Pending);
         }
       }
       if (i - reported >= 63) {
