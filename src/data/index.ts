@@ -1,6 +1,5 @@
 /** Speech data: manifests, cuts, batches. Works without libtorch. */
 export { type MemberPlace, readCutAudio, readMember } from "./audioSource.ts";
-export { type BucketOptions, bucketBatches } from "./buckets.ts";
 export { type Cut, concatenate, perturbSpeed } from "./cut.ts";
 export { encoderFrames, type FilterOptions, featureFrames, filterCuts, LeftOut, minFeatureFrames, neededFrames } from "./filter.ts";
 export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";

@@ -1,6 +1,6 @@
 /** What training reads: manifests, with what cannot be used counted by reason, and the batches of each epoch. */
 import { SpecAugment } from "../audio/index.ts";
-import { bucketBatches, type Cut, concatenate, filterCuts, LeftOut, loadManifest, loadTarredCuts, perturbSpeed } from "../data/index.ts";
+import { type Cut, concatenate, createSampler, filterCuts, LeftOut, loadManifest, loadTarredCuts, memorySource, perturbSpeed, type SamplerOptions } from "../data/index.ts";
 import type { SentencePiece } from "../text/index.ts";
 import { TrainError } from "../util/errors.ts";
 import { Random } from "../util/random.ts";
@@ -62,16 +62,23 @@ export function specAugmentOf(options: TrainOptions): SpecAugment | undefined {
 }
 
 /** The batches of an epoch, from 1. The same options and epoch give the same batches. */
-export function epochBatches(
+export async function epochBatches(
   cuts: readonly Cut[],
   { seed, maxDuration, numBuckets, shuffle, dropLast, speedPerturb, concatenateCuts, durationFactor, gap }: TrainOptions,
   epoch: number,
-): Cut[][] {
+): Promise<Cut[][]> {
   const random = new Random(seed * 7919 + epoch);
   let list = cuts;
   if (speedPerturb) list = list.map((cut) => perturbSpeed(cut, random.choice([0.9, 1, 1.1])));
   if (concatenateCuts) list = joinShort(list, durationFactor, gap, random);
-  return bucketBatches(list, { maxDuration, numBuckets, shuffle, dropLast, seed, epoch });
+  return bucketBatches(list, { maxDuration, numBuckets, shuffle, dropLast, seed }, epoch);
+}
+
+/** Batches of like durations, planned over all cuts; one that is longer than a batch may be is a batch of its own. */
+export async function bucketBatches(cuts: readonly Cut[], options: SamplerOptions, epoch = 0): Promise<Cut[][]> {
+  const source = memorySource(cuts, { where: (row) => (cuts[row] as Cut).origin });
+  const sampler = await createSampler(source, { kind: "static", tooLong: "alone", numCutsForBinsEstimate: cuts.length, ...options });
+  return sampler.wholeEpoch(epoch);
 }
 
 /** Joins cuts in random order to utterances of random length, at most `factor` times the longest cut. Every cut is used once. */

@@ -235,7 +235,7 @@ class Trainer {
   private async trainEpoch(signal: AbortSignal | undefined): Promise<boolean> {
     const { options, epoch } = this;
     this.scheduler.stepEpoch(epoch - 1);
-    const batches = epochBatches(this.trainCuts, options, epoch);
+    const batches = await epochBatches(this.trainCuts, options, epoch);
     this.model.train({ random: this.random, generator: this.generator });
     const specAugment = specAugmentOf(options);
     const started = performance.now();

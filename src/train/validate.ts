@@ -1,9 +1,10 @@
 /** Loss and word error rate on the validation set. */
-import { bucketBatches, type Cut, loadBatches, minFeatureFrames } from "../data/index.ts";
+import { type Cut, loadBatches, minFeatureFrames } from "../data/index.ts";
 import { ctcGreedySearch, greedySearch } from "../decode/index.ts";
 import type { AsrModel } from "../models/index.ts";
 import { addCounts, align, countErrors, type ErrorCounts, type SentencePiece, splitWords } from "../text/index.ts";
 import { fromTypedArray, noGrad, scope } from "../torch/index.ts";
+import { bucketBatches } from "./data.ts";
 import { batchLoss } from "./loss.ts";
 import { addLosses, type LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
@@ -24,7 +25,7 @@ export async function validate(
 ): Promise<Validation> {
   let sums: LossSums = { frames: 0 };
   let errors: ErrorCounts | undefined;
-  const batches = bucketBatches(cuts, { maxDuration: options.maxDuration, shuffle: false });
+  const batches = await bucketBatches(cuts, { maxDuration: options.maxDuration });
   for await (const batch of loadBatches(batches, {
     sampleRate: options.sampleRate,
     featureDim: options.featureDim,

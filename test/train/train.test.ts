@@ -177,7 +177,7 @@ describe("options of a run", () => {
     expect(await run("bf16-other", 2)).not.toEqual(losses);
   });
 
-  test("short utterances are joined, each of them once", () => {
+  test("short utterances are joined, each of them once", async () => {
     const cut = (i: number): Cut => ({
       id: String(i),
       audioPath: "",
@@ -192,7 +192,7 @@ describe("options of a run", () => {
       origin: "",
     });
     const cuts = Array.from({ length: 100 }, (_, i) => cut(i));
-    const joined = epochBatches(cuts, parseOptions(trainOptions, { ...options, concatenateCuts: true, durationFactor: 4, gap: 0.5, maxDuration: 60 }), 1).flat();
+    const joined = (await epochBatches(cuts, parseOptions(trainOptions, { ...options, concatenateCuts: true, durationFactor: 4, gap: 0.5, maxDuration: 60 }), 1)).flat();
     expect(joined.length).toBeLessThan(60);
     expect(joined.flatMap((c) => c.text.split(" ")).sort()).toEqual(cuts.map((c) => c.text).sort());
     for (const c of joined) if (c.tracks) expect(c.duration).toBeLessThanOrEqual(12);
