@@ -3,6 +3,7 @@
  * Not read: PaddingCuts alone, and MixedCuts whose tracks overlap (noise that was mixed in): both come into being while training, not in manifests.
  * Source: lhotse, cut/mono.py, cut/mixed.py, audio/recording.py.
  */
+import { existsSync } from "node:fs";
 import { ManifestError } from "../../util/errors.ts";
 import type { MemberPlace } from "../audioSource.ts";
 import { resolveAudioPath } from "../manifest/paths.ts";
@@ -100,8 +101,8 @@ function placeOf(path: string, manifest: string): string {
   let place = places.get(key);
   if (place === undefined) {
     const found = resolveAudioPath(path, manifest);
-    // Folders of features are no files: what is not found as one stays as it is written.
-    place = found.from === "nowhere" ? path : found.path;
+    // Features may lie in folders, which are no files; what is found nowhere stays as it is written.
+    place = found.from !== "nowhere" || existsSync(found.path) ? found.path : path;
     if (places.size > 10_000) places.clear();
     places.set(key, place);
   }

@@ -35,6 +35,14 @@ describe("stored features", () => {
     expect(features.data.reduce((a, b) => a + b, 0)).toBeCloseTo(sum, 2);
   });
 
+  test("paths are relative to the manifest first, archives and folders alike", async () => {
+    for (const { line, frames } of golden.cuts) {
+      const cut = parseLhotseCut(line, "cuts.jsonl:3", join(folder, "cuts.jsonl"));
+      expect(stored(cut).manifest.storagePath).toBe(join(folder, String((line["features"] as Record<string, unknown>)["storage_path"])));
+      expect((await readFeatures(stored(cut))).frames).toBe(frames);
+    }
+  });
+
   test("of an archive of chunks only those that a cut plays are read", async () => {
     // Everything behind the first chunk is gone: what lies within it can still be read.
     const { line } = golden.cuts[1] as Golden["cuts"][number];

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { ItemSource } from "../../../src/data/sampling/index.ts";
-import { type OpenSourcesOptions, openSources, parseConfig, readConfig, type SourceCut, sourceFeatures, sourceSamples } from "../../../src/data/sources/index.ts";
+import { createSampler, type ItemSource, type SamplerState } from "../../../src/data/sampling/index.ts";
+import { type OpenSourcesOptions, openSources, parseConfig, readConfig, type SourceCut, samplerOptionsOf, sourceFeatures, sourceSamples } from "../../../src/data/sources/index.ts";
 import { levelOf, rate, simpleShards, tone, writeDataset } from "../tarred/corpus.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "serac-sources-"));
@@ -296,6 +296,42 @@ input_cfg:
     await expect(open(`manifest_filepath: [[${a}, 0.5], [${b}]]`)).rejects.toThrow(/weights for 1 of 2 items.*MIX_BAD_WEIGHT/);
     await expect(open(`manifest_filepath: [[${a}, 0], [${b}, 1]]`)).rejects.toThrow(/MIX_BAD_WEIGHT/);
     await expect(open(`{manifest_filepath: [[${a}], [${b}]], tarred_audio_filepaths: [[x.tar]]}`)).rejects.toThrow(/names 1 datasets, manifest_filepath 2/);
+  });
+
+  test("batches of a mixture go on after a restart exactly as without one, on every rank", async () => {
+    const yaml = `
+seed: 3
+shuffle: true
+input_cfg:
+- {type: nemo, manifest_filepath: ${a}, weight: 1}
+- type: group
+  weight: 2
+  input_cfg:
+  - {type: nemo, manifest_filepath: ${b}, weight: 1}
+  - {type: nemo_tarred, weight: 3, manifest_filepath: ${at("tarred", "tarred_audio_manifest.json")}, tarred_audio_filepaths: "${at("tarred")}/audio_{0..2}.tar", max_open_streams: 2}
+`;
+    writeDataset(at("tarred"), simpleShards([3, 2, 4]));
+    for (const extra of ["batch_size: 3", "batch_duration: 0.5\nuse_bucketing: true\nnum_buckets: 2", "batch_size: 2\nforce_finite: true"])
+      for (const rank of [0, 1]) {
+        const sampler = async () => {
+          const { source, config } = await open(`${extra === "batch_size: 2\nforce_finite: true" ? yaml.replace(", max_open_streams: 2", "") : yaml}${extra}\n`);
+          return createSampler(source, samplerOptionsOf(config, { rank, worldSize: 2 }));
+        };
+        const whole: string[][] = [];
+        const stream = await (await sampler()).epoch(1);
+        let state: SamplerState | undefined;
+        for (let i = 0; i < 9; i++) {
+          if (i === 3) state = JSON.parse(JSON.stringify(stream.state())) as SamplerState;
+          const batch = await stream.next();
+          if (!batch) break;
+          whole.push((await batch.load()).map(({ origin }) => origin));
+        }
+        const rest = await (await sampler()).resume(state as SamplerState);
+        for (let i = 3; i < whole.length; i++) {
+          const batch = await rest.next();
+          expect(((await batch?.load()) ?? []).map(({ origin }) => origin)).toEqual(whole[i]);
+        }
+      }
   });
 
   test("brace patterns, in every spelling", async () => {
