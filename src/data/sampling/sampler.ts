@@ -112,12 +112,17 @@ type Settings = Required<Omit<SamplerOptions, keyof BatchLimits | "durationBins"
 export async function createSampler<T>(source: ItemSource<T>, options: SamplerOptions): Promise<Sampler<T>> {
   const settings: Settings = { ...defaults, ...withoutUndefined(options) };
   checkSettings(settings);
+  if (source.length === Number.POSITIVE_INFINITY && (settings.kind === "static" || settings.kind === "simple"))
+    throw endless(source.name, `a ${settings.kind} sampler looks at all utterances first`);
   const leftOut = new LeftOut();
   const bins = await binsFor(source, settings);
   const sampler = new Sampler(source, settings, bins, leftOut);
   await sampler.check();
   return sampler;
 }
+
+const endless = (name: string, why: string): ConfigError =>
+  new ConfigError("CONFIG_BAD_VALUE", { at: name, message: `${why}, and this source has no end`, fix: "use the kinds bucketing or dynamic, or a finite source (force_finite)" });
 
 function withoutUndefined(options: SamplerOptions): SamplerOptions {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
@@ -264,6 +269,7 @@ export class Sampler<T> {
 
   /** All batches of an epoch, loaded: for sources that are in memory. @throws SeracError of reading */
   async wholeEpoch(epoch: number): Promise<T[][]> {
+    if (this.source.length === Number.POSITIVE_INFINITY) throw endless(this.source.name, "all batches of an epoch are asked for");
     const batches: Promise<T[]>[] = [];
     for await (const batch of await this.epoch(epoch)) batches.push(batch.load());
     return Promise.all(batches);

@@ -237,6 +237,16 @@ describe("a source without end", () => {
   });
 });
 
+test("a source without end is refused where all of it would be looked at first", async () => {
+  const { MuxSource } = await import("../../../src/data/sources/mux.ts");
+  const mixture = new MuxSource([source(corpus(10))], { infinite: true });
+  for (const kind of ["static", "simple"] as const)
+    await expect(createSampler(mixture, { kind, maxDuration: 100 })).rejects.toThrow(/looks at all utterances first, and this source has no end/);
+  await expect((await createSampler(mixture, { maxDuration: 100, numBuckets: 2 })).wholeEpoch(0)).rejects.toThrow(
+    /all batches of an epoch are asked for, and this source has no end/,
+  );
+});
+
 describe("going on after a restart", () => {
   const modes = fc.constantFrom("serac" as const, "lhotse" as const);
 
