@@ -2,6 +2,7 @@
 import gzip
 import itertools
 import json
+import shutil
 import subprocess
 import tempfile
 import warnings
@@ -174,4 +175,5 @@ for seed in range(5):
         path.write_text(json.dumps({"sizes": sizes, "weights": weights, "seed": seed, "count": len(expected), "infinite": infinite, "open": limit}))
         check(json.loads(node("mux", path)) == expected, f"mux {sizes} {weights} {seed} {infinite} {limit}")
 print("mixtures draw as lhotse's do")
+shutil.rmtree(work)
 print(f"{checks} checks")
