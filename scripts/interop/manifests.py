@@ -50,6 +50,8 @@ def random_value(rng, depth=0):
 
 def main(audio):
     files = sorted(p for p in Path(audio).iterdir() if p.suffix in (".wav", ".flac"))[:40]
+    if not files:
+        sys.exit(f"{audio} holds no WAV or FLAC files")
     rng = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

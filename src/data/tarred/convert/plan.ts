@@ -2,6 +2,7 @@
  * Which lines of which manifests go into a dataset: 26 bytes a line, whatever the line holds, so that many millions fit into memory.
  * The lines themselves are read again, at their offsets, by those who write the shards.
  */
+import { isAscii } from "node:buffer";
 import { createHash } from "node:crypto";
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { dirname } from "node:path";
@@ -131,7 +132,7 @@ class Rows {
 }
 
 /** @throws FormatError JSONL_BAD_LINE; ManifestError MANIFEST_NOT_AN_OBJECT */
-function parseLine(text: string, at: string): Record<string, unknown> {
+function parseLine(text: string, place: () => string): Record<string, unknown> {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -141,11 +142,15 @@ function parseLine(text: string, at: string): Record<string, unknown> {
     } catch (cause) {
       if (!(cause instanceof JsonSyntaxError)) throw cause;
       const column = [...text.slice(0, cause.index)].length + 1;
-      throw new FormatError("JSONL_BAD_LINE", { at: `${at}:${column}`, message: cause.message, fix: "mend the line, or find all such lines: serac manifest check", cause });
+      throw new FormatError("JSONL_BAD_LINE", { at: `${place()}:${column}`, message: cause.message, fix: "mend the line, or find all such lines: serac manifest check", cause });
     }
   }
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new ManifestError("MANIFEST_NOT_AN_OBJECT", { at, message: "expected a JSON object per line", fix: 'write {"audio_filepath": ..., "duration": ..., "text": ...}' });
+    throw new ManifestError("MANIFEST_NOT_AN_OBJECT", {
+      at: place(),
+      message: "expected a JSON object per line",
+      fix: 'write {"audio_filepath": ..., "duration": ..., "text": ...}',
+    });
   return value as Record<string, unknown>;
 }
 
@@ -160,10 +165,15 @@ export async function planConversion(paths: readonly string[], options: PlanOpti
   const files = new Map<string, number>();
   const totals = { keptSeconds: 0, filteredCount: 0, filteredSeconds: 0 };
 
-  const take = (text: string, at: string, source: number, offset: number, length: number, line: number): void => {
-    const entry = parseLine(text, at);
-    const bad = (message: string, fix: string) => new ManifestError("TARRED_BAD_ENTRY", { at, message, fix });
-    const key = audioKeyOf((name) => entry[name] !== undefined);
+  // The line that is read: what errors call it is made when there is one.
+  let name = "";
+  let line = 0;
+  const place = (): string => `${name}:${line}`;
+  const bad = (message: string, fix: string) => new ManifestError("TARRED_BAD_ENTRY", { at: place(), message, fix });
+
+  const take = (text: string, source: number, offset: number, length: number): void => {
+    const entry = parseLine(text, place);
+    const key = entry["audio_filepath"] !== undefined ? "audio_filepath" : audioKeyOf((name) => entry[name] !== undefined);
     if (key === undefined) throw bad('no "audio_filepath"', "give the path of the audio, absolute or relative to the manifest");
     const audio = entry[key];
     if (typeof audio !== "string" || audio === "")
@@ -197,7 +207,8 @@ export async function planConversion(paths: readonly string[], options: PlanOpti
   };
 
   for (const [source, path] of paths.entries()) {
-    const name = path === "-" ? "stdin" : path;
+    name = path === "-" ? "stdin" : path;
+    line = 0;
     const manifest: PlannedManifest = { path, readPath: path, bytes: 0, sha256: "" };
     manifests.push(manifest);
     const hash = digests ? createHash("sha256") : undefined;
@@ -206,12 +217,11 @@ export async function planConversion(paths: readonly string[], options: PlanOpti
       spool = options.spool(source);
       manifest.readPath = spool.path;
     }
-    let line = 0;
     let at = 0; // of the block's first byte in the manifest
     let rest: Buffer = Buffer.alloc(0);
     const lines = (block: Buffer): void => {
-      const text = block.toString("utf8");
-      const ascii = text.length === block.length;
+      const ascii = isAscii(block);
+      const text = ascii ? block.toString("latin1") : "";
       let start = 0;
       let from = 0; // of the line in the text
       while (start < block.length) {
@@ -224,11 +234,11 @@ export async function planConversion(paths: readonly string[], options: PlanOpti
           const bare = one.charCodeAt(0) === 0xfeff ? one.slice(1) : one;
           if (!ascii && bare.includes("\ufffd") && !isUtf8Line(block.subarray(start, end)))
             throw new FormatError("JSONL_BAD_LINE", {
-              at: `${name}:${line}:${bare.indexOf("\ufffd") + 1}`,
+              at: `${place()}:${bare.indexOf("\ufffd") + 1}`,
               message: "not UTF-8",
               fix: "convert the file, for example: iconv -f LATIN1 -t UTF-8",
             });
-          take(bare, `${name}:${line}`, source, at + start, end - start, line);
+          take(bare, source, at + start, end - start);
         }
         start = end + 1;
         from = start;
