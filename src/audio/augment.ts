@@ -45,6 +45,41 @@ export function addRandomNoise(samples: Float32Array, noise: Float32Array, { low
   return addNoise(samples, noise, snr, noise.length > 0 ? random.integer(0, noise.length) : 0);
 }
 
+/** Another sound in a mix. */
+export interface MixTrack {
+  samples: Float32Array;
+  /** In the mix, the place of its first sample: from 0. */
+  start: number;
+  /** Signal to noise ratio, dB; undefined mixes it as loud as it is. */
+  snr?: number | undefined;
+}
+
+/**
+ * Adds tracks to a signal, each with the gain that gives its ratio of mean energies; silence on either side leaves a gain at 1. What reaches beyond
+ * `length` is cut off before energies are measured. Source: lhotse's AudioMixer.
+ * @param length samples of the mix; those of the longest by default
+ */
+export function mixTracks(
+  samples: Float32Array,
+  tracks: readonly MixTrack[],
+  length = tracks.reduce((most, one) => Math.max(most, one.start + one.samples.length), samples.length),
+): Float32Array {
+  const mixed = new Float32Array(length);
+  mixed.set(samples.subarray(0, length));
+  const reference = meanEnergy(samples);
+  for (const { samples: track, start, snr } of tracks) {
+    if (!Number.isInteger(start) || start < 0)
+      throw new ConfigError("CONFIG_BAD_VALUE", { at: "mixTracks", message: `a track starts at sample ${start}, expected a whole number from 0` });
+    if (snr !== undefined && !Number.isFinite(snr))
+      throw new ConfigError("CONFIG_BAD_VALUE", { at: "mixTracks", message: `the signal to noise ratio is ${snr}, not a number of dB` });
+    const part = track.subarray(0, Math.max(0, length - start));
+    const energy = snr === undefined ? 0 : meanEnergy(part);
+    const gain = snr !== undefined && reference > 0 && energy > 0 ? Math.sqrt((reference * 10 ** (-snr / 10)) / energy) : 1;
+    for (let i = 0; i < part.length; i++) mixed[start + i] = (mixed[start + i] as number) + gain * (part[i] as number);
+  }
+  return mixed;
+}
+
 /**
  * Convolves with a room's impulse response. The output begins at the direct path (the largest value of the response), so that nothing moves in time, and has the
  * length of the input.

@@ -1,5 +1,5 @@
-export type { NoiseColor, RoomOptions } from "./augment.ts";
-export { addNoise, addRandomNoise, coloredNoise, meanEnergy, randomVolume, reverberate, roomImpulseResponse, scaleVolume } from "./augment.ts";
+export type { MixTrack, NoiseColor, RoomOptions } from "./augment.ts";
+export { addNoise, addRandomNoise, coloredNoise, meanEnergy, mixTracks, randomVolume, reverberate, roomImpulseResponse, scaleVolume } from "./augment.ts";
 export type { Audio, AudioFormat, AudioInfo, AudioRange } from "./decode.ts";
 export { audioInfo, readAudio, toMono, writeAudio } from "./decode.ts";
 export type { FbankOptions, Features } from "./fbank.ts";

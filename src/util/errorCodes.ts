@@ -17,6 +17,13 @@ export const errorCodes = {
   JSONL_BAD_LINE: "A line of a JSON-lines file is not JSON. The message gives file:line:column of the first character that does not fit.",
   LILCOM_BAD: "Features that are not lilcom data, are damaged or cut off, or an array that lilcom cannot hold. Compute the features again, or copy their archive again.",
   NPY_BAD: "A file that is no NumPy array of real numbers: another format, a pickle, or one that ends early.",
+  PT_BAD:
+    "A file that torch.save did not write, or that is damaged: a broken zip archive or pickle, a tensor that does not fit its elements, a wrong checksum. The message says what was found where.",
+  PT_TOO_LARGE:
+    "A file of torch.save claims far more than its size can hold: millions of values, values that contain themselves or repeat one another, tensors that repeat a few elements. It was made to exhaust memory, or by mistake.",
+  PT_TRUNCATED: "A file of torch.save ends early. It was not copied or written to its end: a run that is killed while it saves leaves such files.",
+  PT_UNSUPPORTED: "A file of torch.save, or a value in it, of a kind that serac does not read: TorchScript programs, packed or encrypted archives, the tar form of torch 0.1.9.",
+  PT_UNWRITABLE_VALUE: "A value that is to be written to a .pt file is none that serac writes: a placeholder of an unknown type, or a value that contains itself.",
   SAFETENSORS_BAD: "A safetensors file breaks its format: no JSON header, an unknown dtype, or sizes that do not agree.",
   SAFETENSORS_TRUNCATED: "A safetensors file is shorter than its header says. It was not copied or written to its end.",
   TAR_BAD: "A tar archive breaks its format: a header whose checksum or numbers do not fit, or a broken PAX header. The message gives the archive and the position.",
@@ -40,6 +47,7 @@ export const errorCodes = {
   // audio
   AUDIO_BAD_RANGE: "The asked-for part of a recording begins after its end, or a time is negative or not a number.",
   AUDIO_EMPTY: "An audio file without a single sample, or without a single byte.",
+  AUDIO_LENGTH: "A recording is shorter or longer by more than half a second than its manifest says, so that a batch would not have the size it was planned with.",
   AUDIO_MISSING: "There is no audio file at this path.",
   AUDIO_NOT_AUDIO: "A file is in no audio format that can be read, or it is damaged at its beginning.",
   AUDIO_NOT_FINITE: "Audio that holds NaN or infinite samples. Nothing sensible can be computed from them.",
@@ -62,6 +70,8 @@ export const errorCodes = {
   CUT_BAD: "A line of a manifest of lhotse cuts that cannot be used: a field is missing or of the wrong kind, or a kind of cut that comes into being while training only.",
   FEATURES_BAD: "Stored features that are not what their manifest says: another number of frames or bins, or a storage key that does not fit. Compute them again.",
   FEATURES_STORAGE: "Features are stored in a way that is not read, for instance HDF5. Read are lilcom_chunky, lilcom_files, numpy_files and the tars of Shar.",
+  LOADER_THREAD_DIED:
+    "A thread that prepares batches is gone: it ran out of memory or was ended. The message names the utterance that it worked on; the batches after it cannot be given.",
   MANIFEST_BAD_DURATION: "A manifest line has a duration that is no number of seconds above 0.",
   MANIFEST_BAD_OFFSET: "A manifest line has an offset that is no number of seconds from 0.",
   MANIFEST_BAD_TEXT: "A manifest line has a transcript that is not a string.",

@@ -1,0 +1,37 @@
+/** Loading: from sampled cuts to batches of augmented features, prepared ahead by threads. Works without libtorch. */
+export type { SpeechBatch, Supervisions } from "./batch.ts";
+export { type BadUtterancePolicy, LoadedEpoch, Loader, type LoaderOptions, type LoaderState } from "./loader.ts";
+export {
+  appendCuts,
+  cutIntoWindows,
+  mixCut,
+  type PadDirection,
+  type Placed,
+  type Played,
+  type PlayedCut,
+  padCut,
+  perturbCutSpeed,
+  perturbCutVolume,
+  playedOf,
+  type Response,
+  reverbCut,
+  type Sound,
+  truncateCut,
+  windowCount,
+} from "./played.ts";
+export { mixFeatures, type RenderOptions, renderFeatures, renderSamples } from "./render.ts";
+export {
+  type CutConcatenateOptions,
+  type CutMixOptions,
+  type CutTransform,
+  cutConcatenateTransform,
+  cutMixTransform,
+  type OffsetType,
+  padTransform,
+  perturbSpeedTransform,
+  perturbVolumeTransform,
+  type ReverbOptions,
+  reverbTransform,
+  type TransformContext,
+  truncateTransform,
+} from "./transforms.ts";
