@@ -5,9 +5,6 @@
 
 #include "napi/napi.h"
 
-// What `flac --no-md5-sum` calls. libFLAC has it without telling in its headers; where it has it not, streams get their MD5.
-extern "C" FLAC__bool FLAC__stream_encoder_set_do_md5(FLAC__StreamEncoder*, FLAC__bool) __attribute__((weak));
-
 namespace serac {
 namespace {
 
@@ -52,7 +49,6 @@ FlacEncoder::FlacEncoder(int rate, int channels, uint64_t frames, std::vector<ui
   FLAC__stream_encoder_set_bits_per_sample(e, 16);
   FLAC__stream_encoder_set_sample_rate(e, static_cast<uint32_t>(rate));
   FLAC__stream_encoder_set_compression_level(e, level);
-  if (FLAC__stream_encoder_set_do_md5) FLAC__stream_encoder_set_do_md5(e, false);
   FLAC__stream_encoder_set_total_samples_estimate(e, frames);
   const FLAC__StreamEncoderInitStatus status = FLAC__stream_encoder_init_stream(e, onWrite, onSeek, onTell, nullptr, this);
   if (status == FLAC__STREAM_ENCODER_INIT_STATUS_ENCODER_ERROR) fail();

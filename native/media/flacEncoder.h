@@ -1,4 +1,4 @@
-// FLAC of 16-bit samples into memory, straight from libFLAC: without libsndfile's conversions, and without the MD5 that it always takes of the samples
+// FLAC of 16-bit samples into memory, straight from libFLAC: without libsndfile's conversions
 // (an eighth of the time; the stream says that it has none, and each frame keeps its CRC).
 #pragma once
 #include <FLAC/stream_encoder.h>

@@ -41,11 +41,11 @@ export function distribution(values: Float64Array): Distribution | undefined {
 
 /** Positive numbers, counted in steps of 0.1 %: percentiles in constant memory. */
 export class Logarithmic {
-  private readonly counts = new Float64Array(1 << 15); // from exp(-16) to exp(16)
-  private count = 0;
-  private sum = 0;
-  private min = Number.POSITIVE_INFINITY;
-  private max = 0;
+  readonly counts = new Float64Array(1 << 15); // from exp(-16) to exp(16)
+  count = 0;
+  sum = 0;
+  min = Number.POSITIVE_INFINITY;
+  max = 0;
 
   add(value: number): void {
     this.count++;
@@ -54,6 +54,15 @@ export class Logarithmic {
     if (value > this.max) this.max = value;
     const place = value > 0 ? Math.round((Math.log(value) + 16) * 1000) : 0;
     this.counts[place < 0 ? 0 : Math.min(place, 32000)]!++;
+  }
+
+  /** Adds what another has counted, or a copy of its fields. */
+  merge(other: Pick<Logarithmic, "counts" | "count" | "sum" | "min" | "max">): void {
+    this.count += other.count;
+    this.sum += other.sum;
+    this.min = Math.min(this.min, other.min);
+    this.max = Math.max(this.max, other.max);
+    for (let place = 0; place < this.counts.length; place++) this.counts[place]! += other.counts[place] as number;
   }
 
   result(): Distribution | undefined {

@@ -9,7 +9,8 @@ import type { ManifestSpec } from "./inputs.ts";
 import { durationOf, firstKey, rateKeys, textOf } from "./keys.ts";
 import { eachManifestLine, type ManifestObject, type ReadLinesOptions } from "./lines.ts";
 import { maxNames, type Share, Shares } from "./shares.ts";
-import { type CharacterCount, TextCounts } from "./textCounts.ts";
+import { TextCounter } from "./textCounter.ts";
+import type { CharacterCount } from "./textCounts.ts";
 
 export interface ManifestStats {
   utterances: number;
@@ -41,7 +42,7 @@ export class StatsCollector {
   private emptyTexts = 0;
   private withOffset = 0;
   private readonly durations = new NumberList();
-  private readonly texts = new TextCounts();
+  private readonly texts = new TextCounter();
   private readonly rates = new Shares();
   private readonly languages = new Shares();
   private readonly speakers = new Shares();
@@ -93,12 +94,17 @@ export class StatsCollector {
     }
   }
 
-  /** The counts. The collector is empty afterwards. */
-  result(badLines = 0): ManifestStats {
+  /** Ends the thread that counts texts, where there is one and the counts are not wanted any more. */
+  async close(): Promise<void> {
+    await this.texts.close();
+  }
+
+  /** The counts. Call it once. */
+  async result(badLines = 0): Promise<ManifestStats> {
     const durations = this.durations.take();
     const duration = distribution(durations);
     const histogram = duration === undefined ? undefined : histogramOf(durations);
-    const { characters, words } = this.texts.result();
+    const { characters, words } = (await this.texts.result()).result();
     return {
       utterances: this.utterances,
       skipped: this.skipped,
@@ -135,6 +141,10 @@ export async function manifestStats(spec: ManifestSpec, { onError, onProgress }:
         },
       }
     : {};
-  await eachManifestLine(spec, (line) => collector.add(line), options, onProgress);
-  return collector.result(badLines);
+  try {
+    await eachManifestLine(spec, (line) => collector.add(line), options, onProgress);
+    return await collector.result(badLines);
+  } finally {
+    await collector.close();
+  }
 }

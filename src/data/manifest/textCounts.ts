@@ -1,8 +1,6 @@
-/**
- * Counts characters and words of texts. Texts are gathered and looked at together as UTF-16 units in flat memory, because asking a string for its units
- * one by one costs several times as much.
- */
+/** Counts characters and words of texts. */
 import { type Distribution, Logarithmic } from "./distribution.ts";
+import type { TextBlock } from "./textBlocks.ts";
 
 /** White space, as far as it parts words: ASCII's, the no-break space and the ideographic one. */
 const isSpace = (unit: number): boolean => unit <= 0x20 || (unit >= 0xa0 && (unit === 0xa0 || unit === 0x3000));
@@ -11,15 +9,12 @@ const isSpace = (unit: number): boolean => unit <= 0x20 || (unit >= 0xa0 && (uni
 const isHigh = (unit: number): boolean => unit >= 0xd800 && unit < 0xdc00;
 const isLow = (unit: number): boolean => unit >= 0xdc00 && unit < 0xe000;
 
-/** Units that are looked at together: few enough for the processor's cache. */
-const blockUnits = 1 << 15;
-
 /** Different words, by a hash of 32 bits beside length and first letter: 8 bytes a place, of which a quarter to a half are used. */
 class WordSet {
   size = 0;
   private mask = (1 << 12) - 1;
   /** Pairs of hash and tag; a tag of 0 is a free place. */
-  private table = new Int32Array(2 << 12);
+  table = new Int32Array(2 << 12);
 
   /** @param tag not 0 */
   add(hash: number, tag: number): void {
@@ -36,6 +31,11 @@ class WordSet {
     this.mask = 2 * this.mask + 1;
     this.table = new Int32Array(2 * (this.mask + 1));
     this.size = 0;
+    this.merge({ table });
+  }
+
+  /** Adds the words of another set, or of a copy of its fields. */
+  merge({ table }: { readonly table: Int32Array }): void {
     for (let i = 0; i < table.length; i += 2) if (table[i + 1] !== 0) this.add(table[i] as number, table[i + 1] as number);
   }
 }
@@ -46,55 +46,49 @@ export interface CharacterCount {
   count: number;
 }
 
+/** What a `TextCounts` has counted, as its fields: these can be sent to another thread. */
+export type TextCountsFields = Pick<TextCounts, "characters" | "wordTotal" | "characterRates" | "wordRates" | "units" | "astral" | "words">;
+
 export class TextCounts {
-  private characters = 0;
-  private wordTotal = 0;
-  private readonly characterRates = new Logarithmic();
-  private readonly wordRates = new Logarithmic();
+  characters = 0;
+  wordTotal = 0;
+  readonly characterRates = new Logarithmic();
+  readonly wordRates = new Logarithmic();
   /** By UTF-16 unit; halves of pairs are not in it. */
-  private readonly units = new Float64Array(1 << 16);
+  readonly units = new Float64Array(1 << 16);
   /** By code points above 0xffff. */
-  private readonly astral = new Map<number, number>();
-  private readonly words = new WordSet();
-  private block = Buffer.allocUnsafe(2 * 2 * blockUnits);
-  private view = new Uint16Array(this.block.buffer, this.block.byteOffset, this.block.length / 2);
-  private pending: string[] = [];
-  private pendingSeconds: number[] = [];
-  private pendingUnits = 0;
+  readonly astral = new Map<number, number>();
+  readonly words = new WordSet();
+  private view = new Uint16Array(0);
 
-  /** @param seconds of the audio; 0 where they are not known */
-  add(text: string, seconds: number): void {
-    this.pending.push(text);
-    this.pendingSeconds.push(seconds);
-    this.pendingUnits += text.length;
-    if (this.pendingUnits >= blockUnits) this.flush();
-  }
-
-  private flush(): void {
-    const { pending, pendingSeconds, pendingUnits } = this;
-    if (2 * pendingUnits > this.block.length) {
-      this.block = Buffer.allocUnsafe(2 * pendingUnits);
-      this.view = new Uint16Array(this.block.buffer, this.block.byteOffset, this.block.length / 2);
-    }
-    this.block.write(pending.join(""), "utf16le"); // the order of bytes of every machine that Node and libtorch are built for
-    const mayHavePairs = this.countUnits(pendingUnits);
+  add({ units, ends, seconds }: TextBlock): void {
+    this.view = units;
+    const mayHavePairs = this.countUnits(units.length);
     let start = 0;
-    for (let i = 0; i < pending.length; i++) {
-      const end = start + (pending[i] as string).length;
-      const seconds = pendingSeconds[i] as number;
+    for (let i = 0; i < ends.length; i++) {
+      const end = ends[i] as number;
       const characters = end - start - (mayHavePairs ? this.countPairs(start, end) : 0);
       const words = this.countWords(start, end);
       this.characters += characters;
       this.wordTotal += words;
-      if (seconds > 0) {
-        this.characterRates.add(characters / seconds);
-        this.wordRates.add(words / seconds);
+      const duration = seconds[i] as number;
+      if (duration > 0) {
+        this.characterRates.add(characters / duration);
+        this.wordRates.add(words / duration);
       }
       start = end;
     }
-    this.pending = [];
-    this.pendingSeconds = [];
-    this.pendingUnits = 0;
+  }
+
+  /** Adds what another has counted. */
+  merge(other: TextCountsFields): void {
+    this.characters += other.characters;
+    this.wordTotal += other.wordTotal;
+    this.characterRates.merge(other.characterRates);
+    this.wordRates.merge(other.wordRates);
+    for (let unit = 0; unit < this.units.length; unit++) this.units[unit]! += other.units[unit] as number;
+    for (const [point, count] of other.astral) this.astral.set(point, (this.astral.get(point) ?? 0) + count);
+    this.words.merge(other.words);
   }
 
   /** Counts the units of a block: a loop of its own, which runs twice as fast as one that also looks for words. @returns false where none of them is half of a pair */
@@ -158,7 +152,6 @@ export class TextCounts {
     characters: { total: number; distinct: number; perSecond: Distribution | undefined; counts: CharacterCount[] };
     words: { total: number; distinct: number; perSecond: Distribution | undefined };
   } {
-    this.flush();
     const counts: CharacterCount[] = [];
     for (let unit = 0; unit < this.units.length; unit++) {
       const count = this.units[unit] as number;
