@@ -1,5 +1,4 @@
-// FLAC of 16-bit samples into memory, straight from libFLAC: without libsndfile's conversions
-// (an eighth of the time; the stream says that it has none, and each frame keeps its CRC).
+// FLAC of 16-bit samples into memory, straight from libFLAC: without libsndfile's conversions.
 #pragma once
 #include <FLAC/stream_encoder.h>
 
