@@ -7,17 +7,31 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 caller=${INIT_CWD:-$PWD}
 
+refuse() {
+  echo "serac: $1. The demo takes DATA=FOLDER, OUT=FOLDER, SEED=N, EPOCHS=N, HOURS=H" >&2
+  exit 2
+}
 DATA='' OUT='' SEED=1 EPOCHS='' HOURS=1.7
 for argument in "$@"; do
   case $argument in
+    ?*=?*) ;;
+    *=) refuse "nothing is given for '$argument'" ;;
+  esac
+  case $argument in
     DATA=* | OUT=* | SEED=* | EPOCHS=* | HOURS=*) declare "${argument%%=*}=${argument#*=}" ;;
-    *)
-      echo "serac: the demo does not know '$argument'; it takes DATA=FOLDER, OUT=FOLDER, SEED=N, EPOCHS=N, HOURS=H" >&2
-      exit 2
-      ;;
+    *) refuse "the demo does not know '$argument'" ;;
   esac
 done
 absolute() { case $1 in /*) echo "$1" ;; *) echo "$caller/$1" ;; esac; }
+[[ $SEED =~ ^[0-9]{1,9}$ ]] || refuse "SEED is '$SEED', not a whole number from 0"
+[[ $EPOCHS =~ ^([1-9][0-9]{0,4})?$ ]] || refuse "EPOCHS is '$EPOCHS', not a whole number from 1"
+[[ $HOURS =~ ^[0-9]*\.?[0-9]+$ && $HOURS =~ [1-9] ]] || refuse "HOURS is '$HOURS', not a number above 0"
+if [ -n "$DATA" ]; then
+  for name in train test; do
+    path=$(absolute "$DATA")/$name.jsonl
+    [ -e "$path" ] || refuse "$path is missing; DATA names a folder with train.jsonl and test.jsonl, NeMo manifests"
+  done
+fi
 started=$SECONDS
 threads=$(node -p "Math.min(4, os.availableParallelism())")
 step() { printf '\n== %s (after %d min %02d s)\n' "$1" $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)) >&2; }
@@ -48,12 +62,6 @@ if [ -z "$DATA" ]; then
 else
   data=$(absolute "$DATA")
   out=$(absolute "${OUT:-exp/demo-$(basename "$data")}")
-  for name in train test; do
-    [ -e "$data/$name.jsonl" ] || {
-      echo "serac: $data/$name.jsonl is missing; DATA names a folder with train.jsonl and test.jsonl, NeMo manifests" >&2
-      exit 2
-    }
-  done
   mkdir -p "$out"
   train=$data/train.jsonl
   valid=$data/valid.jsonl
