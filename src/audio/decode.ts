@@ -1,7 +1,7 @@
 /** Audio files in and out: libsndfile where the media addon is built, else WAV alone. */
-import { mkdir, readFile, rename } from "node:fs/promises";
+import { readFile, rename } from "node:fs/promises";
 import { dirname } from "node:path";
-import { removeQuietly, temporaryPath } from "../formats/atomic.ts";
+import { makeFolder, removeQuietly, temporaryPath } from "../formats/atomic.ts";
 import { type PcmAudio, parseWav, parseWavHeader, type WavHeader } from "../formats/wav.ts";
 import { AudioError, FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 import { type AudioCodec, media, mediaIfBuilt, nativeError } from "./media.ts";
@@ -79,6 +79,30 @@ export function toFrames(seconds: number, rate: number): number {
   return Math.floor(Math.round(seconds * rate * 1e8) / 1e8 + 0.5);
 }
 
+/** The header of a WAV file whose writer could not go back to fill its size in, as of a pipe: 0 bytes by the header, samples behind it. */
+async function streamedWav(source: string | Uint8Array, at: string): Promise<WavHeader | undefined> {
+  try {
+    const { header } = await wavOf(source, at);
+    return header.numFrames > 0 ? header : undefined;
+  } catch (error) {
+    if (error instanceof AudioError) return undefined; // no WAV file, or no file that has bytes: what libsndfile said of it stands
+    throw error;
+  }
+}
+
+/** Rates that recordings have, in Hz: resampling from others would take as much memory as a damaged header asks for. */
+const rates = { min: 1000, max: 768_000 };
+
+function checkRate(audio: Audio, at: string): Audio {
+  const { sampleRate } = audio;
+  if (sampleRate >= rates.min && sampleRate <= rates.max) return audio;
+  throw new AudioError("AUDIO_BAD_RATE", {
+    at,
+    message: `the header gives a sampling rate of ${sampleRate} Hz, expected ${rates.min} to ${rates.max}`,
+    fix: "mend the header, or write the file anew at the rate that it was recorded with",
+  });
+}
+
 /** `readAudio` without the addon: WAV only, on this thread. */
 export async function readWavAudio(source: string | Uint8Array, range: AudioRange = {}, name?: string): Promise<Audio> {
   const at = nameOf(source, name);
@@ -89,7 +113,7 @@ export async function readWavAudio(source: string | Uint8Array, range: AudioRang
   if (start >= header.numFrames) throw new AudioError("AUDIO_BAD_RANGE", { at, message: `offset ${offset} s is at or after the end, ${header.numFrames / header.sampleRate} s` });
   const audio = parseWav(bytes, { at, start, frames: duration < 0 ? Infinity : toFrames(duration, header.sampleRate) });
   if (!audio.channels.every(isFinite32)) throw new AudioError("AUDIO_NOT_FINITE", { at, message: "the file holds samples that are NaN or infinite" });
-  return audio;
+  return checkRate(audio, at);
 }
 
 /** True when no sample is NaN or infinite. */
@@ -104,7 +128,7 @@ export function isFinite32(samples: Float32Array): boolean {
  * @param source a path, or the bytes of a file
  * @param range which part, in seconds
  * @param name what errors call the source, when it is not a path
- * @throws AudioError AUDIO_MISSING, AUDIO_EMPTY, AUDIO_NOT_AUDIO, AUDIO_TRUNCATED, AUDIO_NOT_FINITE, AUDIO_BAD_RANGE, AUDIO_UNREADABLE
+ * @throws AudioError AUDIO_MISSING, AUDIO_EMPTY, AUDIO_NOT_AUDIO, AUDIO_TRUNCATED, AUDIO_NOT_FINITE, AUDIO_BAD_RANGE, AUDIO_BAD_RATE, AUDIO_UNREADABLE
  */
 export async function readAudio(source: string | Uint8Array, range: AudioRange = {}, name?: string): Promise<Audio> {
   const addon = mediaIfBuilt();
@@ -112,8 +136,10 @@ export async function readAudio(source: string | Uint8Array, range: AudioRange =
   const at = nameOf(source, name);
   const { offset, duration } = checkRange(range, at);
   try {
-    return await addon.decode(source, offset, duration);
+    return checkRate(await addon.decode(source, offset, duration), at);
   } catch (error) {
+    // Where the header says 0 bytes, libsndfile believes it; samples may follow all the same.
+    if ((error as { code?: unknown }).code === "AUDIO_EMPTY" && (await streamedWav(source, at))) return readWavAudio(source, range, name);
     throw nativeError(error, AudioError, at, fixes);
   }
 }
@@ -131,7 +157,9 @@ export async function audioInfo(source: string | Uint8Array, name?: string): Pro
     return { sampleRate, channels: numChannels, frames: numFrames, durationSeconds: numFrames / sampleRate, format: `WAV, ${bits} bit ${encoding === "int" ? "PCM" : "float"}` };
   }
   try {
-    return await addon.audioInfo(source);
+    const info = await addon.audioInfo(source);
+    const header = info.frames === 0 ? await streamedWav(source, at) : undefined;
+    return header ? { ...info, frames: header.numFrames, durationSeconds: header.numFrames / header.sampleRate } : info;
   } catch (error) {
     throw nativeError(error, AudioError, at, fixes);
   }
@@ -154,7 +182,7 @@ export async function writeAudio(
   if (!Number.isInteger(sampleRate) || sampleRate <= 0) throw new AudioError("AUDIO_UNWRITABLE", { at: path, message: `a sampling rate of ${sampleRate} Hz` });
   const temporary = temporaryPath(path);
   try {
-    await mkdir(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     await media().encode(temporary, format, sampleRate, channels);
     await rename(temporary, path);
   } catch (error) {

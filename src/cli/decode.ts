@@ -1,7 +1,6 @@
-import { mkdirSync } from "node:fs";
 import { basename, join } from "node:path";
 import { type Cut, LeftOut, loadManifest, loadTarredCuts } from "../data/index.ts";
-import { writeFileAtomic } from "../formats/index.ts";
+import { makeWritableFolder, writeFileAtomic } from "../formats/atomic.ts";
 import { errorRate, formatErrorLine, formatErrors, formatRecogs, formatSummary, type ScoredUtterance, splitWords } from "../text/index.ts";
 import { number, path, strings } from "../util/options.ts";
 import { command } from "./command.ts";
@@ -27,7 +26,7 @@ export const decode = command({
     const { recognizer, suffix } = loadRecognizer(options);
     const { method } = recognizer;
     const resDir = options.resDir ?? join(options.checkpoint ? "." : options.expDir, method);
-    mkdirSync(resDir, { recursive: true });
+    makeWritableFolder(resDir);
     const results: Record<string, unknown>[] = [];
     for (const manifest of options.manifest) {
       const name = basename(manifest).replace(/\.jsonl?(\.gz)?$/, "");

@@ -27,6 +27,7 @@ export function removeTemporaries(folder: string): void {
 
 /**
  * Makes a folder and those above it. Node's own recursive mkdir never returns where a file system refuses with ENOENT, as /proc does.
+ * Another process may make the same folders at the same time.
  * @throws what the system says
  */
 export function makeFolder(path: string): void {
@@ -34,11 +35,11 @@ export function makeFolder(path: string): void {
     mkdirSync(path);
   } catch (error) {
     if (!isErrnoException(error)) throw error;
-    if (error.code === "EEXIST" && statSync(path).isDirectory()) return;
+    if (statSync(path, { throwIfNoEntry: false })?.isDirectory()) return;
     const above = dirname(path);
     if (error.code !== "ENOENT" || above === path || existsSync(above)) throw error;
     makeFolder(above);
-    mkdirSync(path);
+    makeFolder(path);
   }
 }
 
@@ -84,4 +85,13 @@ export function writeAtomically(path: string, write: (fd: number) => void): void
  */
 export function writeFileAtomic(path: string, content: Uint8Array | string): void {
   writeAtomically(path, (fd) => writeFully(fd, typeof content === "string" ? Buffer.from(content, "utf8") : content));
+}
+
+/** Makes a folder of results, and those above it. @throws FormatError FILE_UNWRITABLE */
+export function makeWritableFolder(path: string): void {
+  try {
+    makeFolder(path);
+  } catch (error) {
+    throw fileError(path, "write", error);
+  }
 }

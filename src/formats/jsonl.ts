@@ -1,11 +1,11 @@
 /** JSON lines: one JSON value a line, plain or gzip, from a file or standard input. */
 import { isUtf8 } from "node:buffer";
-import { mkdir, open, rename } from "node:fs/promises";
+import { open, rename } from "node:fs/promises";
 import { dirname } from "node:path";
 import { pipeline, Readable } from "node:stream";
 import { createGzip } from "node:zlib";
 import { FormatError, isErrnoException } from "../util/errors.ts";
-import { fileError, removeQuietly, temporaryPath } from "./atomic.ts";
+import { fileError, makeFolder, removeQuietly, temporaryPath } from "./atomic.ts";
 import { readBytes } from "./byteSource.ts";
 import { jsonErrorAt } from "./jsonSyntax.ts";
 
@@ -134,7 +134,7 @@ export async function writeJsonl(path: string, values: Iterable<unknown> | Async
   }
   const temporary = temporaryPath(path);
   try {
-    await mkdir(dirname(path), { recursive: true });
+    makeFolder(dirname(path));
     const file = await open(temporary, "w");
     try {
       for await (const chunk of path.endsWith(".gz") ? deflate(chunks) : chunks) await file.writeFile(chunk);

@@ -1,7 +1,8 @@
 /** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
-import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Batch, type Cut, encoderFrames, LeftOut, loadBatches, minFeatureFrames, neededFrames } from "../data/index.ts";
+import { makeWritableFolder } from "../formats/atomic.ts";
 import {
   AsrModel,
   asrModelOptions,
@@ -21,7 +22,7 @@ import {
 } from "../models/index.ts";
 import { Eden, ScaledAdam } from "../optim/index.ts";
 import { errorRate, SentencePiece } from "../text/index.ts";
-import { autocast, Generator, keep, scope, setThreads, type Tensor } from "../torch/index.ts";
+import { autocast, checkDevice, Generator, keep, scope, setThreads, type Tensor } from "../torch/index.ts";
 import { CheckpointError, TrainError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
 import { Random } from "../util/random.ts";
@@ -110,10 +111,11 @@ class Trainer {
   private lastValidLoss: number | undefined;
 
   static async start(options: TrainOptions, report: TrainReporter): Promise<Trainer> {
+    checkDevice(options.device);
     const share = Math.max(1, Math.floor(options.threads / options.replicas));
     if (options.threads > 0 || options.replicas > 1) setThreads(share);
     const tokenizerBytes = readTokenizer(options.bpeModel);
-    const tokenizer = SentencePiece.fromBytes(tokenizerBytes);
+    const tokenizer = SentencePiece.fromBytes(tokenizerBytes, options.bpeModel);
     const say = (line: string): void => report.say(line);
     const prepared = await prepareCuts({ manifests: options.trainManifest, tars: options.trainTarredAudioFilepaths, say }, tokenizer, options);
     report.say(`training data: ${describeCuts(prepared)}`);
@@ -142,7 +144,7 @@ class Trainer {
     this.tokenizer = tokenizer;
     this.trainCuts = trainCuts;
     this.validCuts = validCuts;
-    mkdirSync(options.expDir, { recursive: true });
+    makeWritableFolder(options.expDir);
     if (options.startEpoch === 1 && options.startBatch === 0) refuseToOverwrite(options.expDir);
     const shape = Object.fromEntries(Object.keys(modelOptions).map((name) => [name, options[name as keyof TrainOptions]]));
     this.config = { ...parseOptions(modelOptions, shape), vocabSize: tokenizer.vocabSize, blankId: 0, sampleRate: options.sampleRate };

@@ -71,6 +71,11 @@ describe("layers", () => {
     expect(loads("serac_media.node").length).toBeGreaterThan(0);
   });
 
+  test("folders are made by makeFolder alone: Node's recursive mkdir never returns under /proc", () => {
+    const calls = files.filter(({ text }) => /\bmkdir(Sync)?\(/.test(text)).map(({ name }) => name);
+    expect(calls).toEqual([join("src", "formats", "atomic.ts")]);
+  });
+
   test("imports of this package's files name their extension, and the checker sees what it should", () => {
     for (const { path, name, text } of files) for (const { target } of imports(path, text)) expect(target, name).toMatch(/\.ts$/);
     expect(

@@ -1,9 +1,9 @@
 /** Writes manifests line by line in bounded memory: beside its place and renamed, gzip where the name ends in .gz, "-" is standard output. */
 import { once } from "node:events";
-import { closeSync, fsyncSync, mkdirSync, openSync, renameSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, renameSync } from "node:fs";
 import { dirname } from "node:path";
 import { createGzip, type Gzip } from "node:zlib";
-import { fileError, removeQuietly, temporaryPath, writeFully } from "../../formats/atomic.ts";
+import { fileError, makeFolder, removeQuietly, temporaryPath, writeFully } from "../../formats/atomic.ts";
 import { type Dumpable, dumpPython } from "../../formats/pythonJson.ts";
 
 const blockSize = 1 << 20;
@@ -26,7 +26,7 @@ export class ManifestWriter {
     if (path === "-") return;
     this.temporary = temporaryPath(path);
     try {
-      mkdirSync(dirname(path), { recursive: true });
+      makeFolder(dirname(path));
       this.fd = openSync(this.temporary, "w");
     } catch (error) {
       throw fileError(path, "write", error);

@@ -1,7 +1,7 @@
 /** Kaldi data folders: wav.scp, segments, text, utt2spk, spk2utt, utt2dur, reco2dur, utt2lang. Source: kaldi-asr.org/doc/data_prep.html; lhotse, kaldi.py. */
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { writeFileAtomic } from "../../../formats/atomic.ts";
+import { makeWritableFolder, writeFileAtomic } from "../../../formats/atomic.ts";
 import { readBytes } from "../../../formats/byteSource.ts";
 import { type PyObject, type PyValue, parsePython, pyFloat, pythonFloat } from "../../../formats/pythonJson.ts";
 import { FormatError } from "../../../util/errors.ts";
@@ -176,7 +176,7 @@ export async function writeKaldi(folder: string, utterances: AsyncIterable<Utter
     else bySpeaker.set(speaker, [id]);
   }
   tables.set("spk2utt", new Map([...bySpeaker].map(([speaker, ids]) => [speaker, ids.sort(byBytes).join(" ")])));
-  mkdirSync(folder, { recursive: true });
+  makeWritableFolder(folder);
   for (const [name, table] of tables) {
     if (table.size === 0) continue;
     const lines = [...table].sort(([a], [b]) => byBytes(a, b)).map(([key, value]) => `${key} ${value}`.trimEnd());

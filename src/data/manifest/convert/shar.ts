@@ -3,11 +3,10 @@
  * Source: lhotse, shar/writers/shar.py and shar/readers/lazy.py.
  */
 import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { extname, join, resolve } from "node:path";
 import { readAudio, writeAudio } from "../../../audio/index.ts";
-import { fileError, removeQuietly, temporaryPath, writeFileAtomic } from "../../../formats/atomic.ts";
+import { fileError, makeWritableFolder, removeQuietly, temporaryPath, writeFileAtomic } from "../../../formats/atomic.ts";
 import { dumpPython, JsonSyntaxError, type PyObject, type PyValue, parsePython, pyFloat } from "../../../formats/pythonJson.ts";
 import { readTar } from "../../../formats/tar/index.ts";
 import { TarWriter } from "../../../formats/tar/write.ts";
@@ -85,9 +84,7 @@ export async function writeShar(
   losses: Losses,
   { shardSize = 1000, audioFormat = "flac" }: { shardSize?: number; audioFormat?: SharAudioFormat } = {},
 ): Promise<number> {
-  await mkdir(folder, { recursive: true }).catch((error: unknown) => {
-    throw fileError(folder, "write", error);
-  });
+  makeWritableFolder(folder);
   if (readdirSync(folder).some((name) => /^cuts\.\d{6}\.jsonl/.test(name)))
     throw new ManifestError("MANIFEST_OUTPUT_EXISTS", { at: folder, message: "the folder holds shards, among which new ones would mix", fix: "name a new folder, or remove it" });
   const scratch = mkdtempSync(join(tmpdir(), "serac-shar-"));
