@@ -51,7 +51,7 @@ async function textCounter(values: {
   const models = paths.map((path) => {
     const bytes = readFileSync(path);
     hash.update(bytes);
-    return SentencePiece.fromBytes(bytes);
+    return SentencePiece.fromBytes(bytes, path);
   });
   const turns = prompt === undefined ? [] : (parse(prompt) as { role?: string; slots?: Record<string, unknown> }[]);
   const usual = String(turns.find(({ role }) => role === "user")?.slots?.["decodercontext"] ?? "");

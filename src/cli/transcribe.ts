@@ -22,7 +22,7 @@ export const transcribe = command({
         if (out.json) out.print(JSON.stringify({ file, text, duration, tokens }));
         else out.print(files.length === 1 ? text : `${file}\t${text}`);
       } catch (error) {
-        if (!(error instanceof SeracError)) throw error;
+        if (!(error instanceof SeracError)) throw new Error(`${file}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
         failed++;
         out.say(`serac: ${error.message}`);
         if (out.json) out.print(JSON.stringify({ file, error: { code: error.code, message: error.message } }));

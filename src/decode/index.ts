@@ -9,4 +9,4 @@ export {
   type TransducerSearchOptions,
   transducerGreedySearch,
 } from "./greedy.ts";
-export { type DecodingMethod, Recognizer, type TimedToken, type Transcript } from "./recognizer.ts";
+export { type DecodingMethod, Recognizer, type RecognizerOptions, type TimedToken, type Transcript } from "./recognizer.ts";

@@ -1,10 +1,11 @@
 /** Speech to text with a trained model: from audio files, samples or cuts. */
 import { fbank, readAudio, resample, toMono } from "../audio/index.ts";
 import { type Cut, collate, cutFeatures, type FeatureOptions, minFeatureFrames, prefetch } from "../data/index.ts";
-import { AsrModel, asrModelOptions, type Checkpoint, disposeCheckpoint, loadCheckpoint } from "../models/index.ts";
+import { AsrModel, asrModelOptions, type Checkpoint, disposeCheckpoint, loadCheckpoint, type ModelConfig } from "../models/index.ts";
 import { SentencePiece } from "../text/index.ts";
 import { fromTypedArray, Generator, noGrad, scope } from "../torch/index.ts";
-import { ConfigError, SeracError } from "../util/errors.ts";
+import { AudioError, ConfigError, placed, SeracError } from "../util/errors.ts";
+import { attentionBytes, longestFrames, memoryForAttention } from "./attentionMemory.ts";
 import { ctcGreedySearch, greedySearch, secondsPerFrame } from "./greedy.ts";
 
 /** How to search. */
@@ -26,27 +27,46 @@ export interface Transcript {
   duration: number;
 }
 
+/** How to recognise. */
+export interface RecognizerOptions {
+  /** The transducer's where there is one. */
+  method?: DecodingMethod | undefined;
+  /** Bytes that attention may take; half of the memory that the process may have by default. Longer recordings are refused. */
+  attentionMemory?: number;
+}
+
+/** Frames of features a second. */
+const frameRate = 100;
+
 /** A model with its tokenizer, ready to recognise. */
 export class Recognizer {
   readonly model: AsrModel;
   readonly tokenizer: SentencePiece;
   readonly method: DecodingMethod;
   private readonly features: FeatureOptions;
+  private readonly config: ModelConfig;
+  private readonly attentionMemory: number;
 
-  private constructor(model: AsrModel, tokenizer: SentencePiece, method: DecodingMethod, features: FeatureOptions) {
+  private constructor(
+    model: AsrModel,
+    tokenizer: SentencePiece,
+    { method, features, config, attentionMemory }: { method: DecodingMethod; features: FeatureOptions; config: ModelConfig; attentionMemory: number },
+  ) {
     this.model = model;
     this.tokenizer = tokenizer;
     this.method = method;
     this.features = features;
+    this.config = config;
+    this.attentionMemory = attentionMemory;
   }
 
   /** Loads an epoch-N.safetensors file. @throws CheckpointError; ConfigError when the model has no head for the method */
-  static load(path: string, options: { method?: DecodingMethod } = {}): Recognizer {
+  static load(path: string, options: RecognizerOptions = {}): Recognizer {
     return Recognizer.fromCheckpoint(loadCheckpoint(path), options);
   }
 
-  /** Builds the model of a checkpoint, whose tensors it frees. The method is the transducer's where there is one. */
-  static fromCheckpoint(checkpoint: Checkpoint, { method }: { method?: DecodingMethod } = {}): Recognizer {
+  /** Builds the model of a checkpoint, whose tensors it frees. */
+  static fromCheckpoint(checkpoint: Checkpoint, { method, attentionMemory = memoryForAttention() }: RecognizerOptions = {}): Recognizer {
     const { config } = checkpoint;
     const chosen = method ?? (config.useTransducer ? "greedy_search" : "ctc-greedy-search");
     if (chosen === "greedy_search" && !config.useTransducer)
@@ -57,18 +77,24 @@ export class Recognizer {
     model.loadStateDict(checkpoint.model);
     model.eval();
     disposeCheckpoint(checkpoint);
-    return new Recognizer(model, SentencePiece.fromBytes(checkpoint.tokenizer), chosen, { sampleRate: config.sampleRate, featureDim: config.featureDim, purpose: "transcription" });
+    const features: FeatureOptions = { sampleRate: config.sampleRate, featureDim: config.featureDim, purpose: "transcription" };
+    return new Recognizer(model, SentencePiece.fromBytes(checkpoint.tokenizer), { method: chosen, features, config, attentionMemory });
   }
 
-  /** Text of one audio file, any format and rate; several channels are mixed to one. Too short for one frame gives an empty text. @throws AudioError */
+  /** Text of one audio file, any format and rate; several channels are mixed to one. Too short for one frame gives an empty text. @throws AudioError, and others, all of which name the file */
   async transcribe(path: string): Promise<Transcript> {
-    const audio = await readAudio(path);
-    return this.transcribeSamples(toMono(audio), audio.sampleRate);
+    try {
+      const audio = await readAudio(path);
+      return await this.transcribeSamples(toMono(audio), audio.sampleRate);
+    } catch (error) {
+      throw error instanceof SeracError ? placed(error, path) : error;
+    }
   }
 
-  /** Text of mono samples in [-1, 1]. */
+  /** Text of mono samples in [-1, 1]. @throws AudioError AUDIO_TOO_LONG, AUDIO_NOT_FINITE */
   async transcribeSamples(samples: Float32Array, sampleRate: number): Promise<Transcript> {
     const { sampleRate: rate, featureDim } = this.features;
+    this.checkLength((samples.length / sampleRate) * frameRate);
     const atRate = sampleRate === rate ? samples : await resample(samples, sampleRate, rate);
     const features = await fbank(atRate, { sampleRate: rate, numMelBins: featureDim });
     const [result] = this.search([features]);
@@ -86,8 +112,11 @@ export class Recognizer {
     let batch: { cut: Cut; features: Awaited<ReturnType<typeof cutFeatures>> }[] = [];
     const read = async (cut: Cut) => {
       try {
-        return { cut, features: await cutFeatures(cut, this.features) };
-      } catch (error) {
+        const features = await cutFeatures(cut, this.features);
+        this.checkLength(features.frames);
+        return { cut, features };
+      } catch (thrown) {
+        const error = thrown instanceof SeracError && thrown.at === undefined ? placed(thrown, cut.audioPath) : thrown;
         if (!onError || !(error instanceof SeracError)) throw error;
         onError(error, cut);
         return undefined;
@@ -95,23 +124,36 @@ export class Recognizer {
     };
     const flush = () => {
       const results = this.search(batch.map((item) => item.features));
-      const done = batch.map(({ cut, features }, i) => ({ cut, transcript: { ...(results[i] as Omit<Transcript, "duration">), duration: features.frames / 100 } }));
+      const done = batch.map(({ cut, features }, i) => ({ cut, transcript: { ...(results[i] as Omit<Transcript, "duration">), duration: features.frames / frameRate } }));
       batch = [];
       return done;
     };
     const order = [...cuts].sort((a, b) => (b.duration || 0) - (a.duration || 0));
-    let longest = 0;
+    let longest = 0; // frames
     for await (const item of prefetch(order, 16, read)) {
       if (!item) continue;
-      const seconds = item.features.frames / 100;
-      if (batch.length > 0 && Math.max(longest, seconds) * (batch.length + 1) > maxDuration) {
+      const { frames } = item.features;
+      const [most, size] = [Math.max(longest, frames), batch.length + 1];
+      if (batch.length > 0 && ((most / frameRate) * size > maxDuration || attentionBytes(this.config, most, size) > this.attentionMemory)) {
         yield* flush();
         longest = 0;
       }
-      longest = Math.max(longest, seconds);
+      longest = Math.max(longest, frames);
       batch.push(item);
     }
     if (batch.length > 0) yield* flush();
+  }
+
+  /** @throws AudioError AUDIO_TOO_LONG where attention over so many frames of features does not fit */
+  private checkLength(frames: number): void {
+    const needed = attentionBytes(this.config, frames);
+    if (needed <= this.attentionMemory) return;
+    const gigabytes = (bytes: number): string => `${Number((bytes / 2 ** 30).toPrecision(2))} GiB`;
+    const longest = Math.floor(longestFrames(this.config, this.attentionMemory) / frameRate);
+    throw new AudioError("AUDIO_TOO_LONG", {
+      message: `${(frames / frameRate).toFixed(0)} s of audio at once: attention over all of it takes ${gigabytes(needed)}, more than the ${gigabytes(this.attentionMemory)} that may be used`,
+      fix: `cut it at pauses into pieces of at most ${longest} s: files of their own, or lines with "offset" and "duration" in a manifest for serac decode`,
+    });
   }
 
   /** Texts and times of feature matrices, in their order. */

@@ -149,6 +149,22 @@ export async function trainBpe(options: TrainBpeOptions): Promise<void> {
   writeFileAtomic(path, model);
 }
 
+/** What libsentencepiece says of a file that it cannot load, as our error; its words may begin with a place in its own source. */
+function loadError(error: unknown, at: string): unknown {
+  const mapped = nativeError(error, TextError, at);
+  if (!(mapped instanceof TextError) || mapped.code !== "TEXT_NOT_A_MODEL") return mapped;
+  const words = (error instanceof Error ? error.message : "")
+    .replace(/^(?:Internal: |INTERNAL: )?\S+\.(?:cc|h)\(\d+\)\s*(?:\[.*?\]\s*)?/, "")
+    .replace(/\.\s*$/, "")
+    .trim();
+  return new TextError("TEXT_NOT_A_MODEL", {
+    at,
+    message: `this is no SentencePiece model${words === "" ? "" : ` (${words})`}, expected a file as "serac bpe train" writes it`,
+    fix: "name the .model file of a tokenizer, or make one: serac bpe train --manifest train.jsonl --vocab-size 500 --out bpe.model",
+    cause: error,
+  });
+}
+
 /** A loaded model. */
 export class SentencePiece {
   private readonly addon: MediaAddon;
@@ -165,7 +181,7 @@ export class SentencePiece {
     try {
       this.handle = this.addon.loadModel(bytes);
     } catch (error) {
-      throw nativeError(error, TextError, at);
+      throw loadError(error, at);
     }
     this.bytes = bytes;
     this.vocabSize = this.addon.vocabSize(this.handle);

@@ -1,6 +1,7 @@
 /** Mixed precision: operators that gain from it run in a narrower float type. */
 import { type DType, dtypeCode } from "./dtype.ts";
 import { torchAddon } from "./native.ts";
+import { native } from "./tensor.ts";
 
 /** How to cast. */
 export interface AutocastOptions {
@@ -16,7 +17,7 @@ export interface AutocastOptions {
  * that a weight was updated in place, and would go on with the old one.
  */
 export function autocast<T>({ device = "cpu", dtype = "bfloat16", enabled = true }: AutocastOptions, body: () => T): T {
-  const [wasEnabled, wasDtype] = torchAddon().autocastBegin(device, enabled, dtypeCode(dtype));
+  const [wasEnabled, wasDtype] = native(() => torchAddon().autocastBegin(device, enabled, dtypeCode(dtype)));
   try {
     return body();
   } finally {

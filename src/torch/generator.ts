@@ -1,5 +1,6 @@
 /** Streams of random numbers for tensors; their state is saved in checkpoints. */
 
+import { checkDevice } from "./device.ts";
 import { fromTypedArray } from "./factories.ts";
 import { GeneratorHandle } from "./handle.ts";
 import { torchAddon } from "./native.ts";
@@ -11,8 +12,12 @@ const registry = new FinalizationRegistry<number>((handle) => torchAddon().relea
 export class Generator extends GeneratorHandle {
   readonly device: string;
 
-  /** @param seed an integer, at most 2^64 - 1 */
+  /**
+   * @param seed an integer, at most 2^64 - 1
+   * @throws TorchError TORCH_NO_DEVICE
+   */
   constructor(seed: number | bigint, { device = "cpu" }: { device?: string } = {}) {
+    checkDevice(device);
     super(native(() => torchAddon().newGenerator(device, BigInt.asUintN(64, BigInt(seed)))));
     this.device = device;
     registry.register(this, this.handle);

@@ -106,9 +106,20 @@ export function torchAddon(): TorchAddon {
   return addon;
 }
 
-/** Turns an error of the addon, which carries a code, into serac's own. */
+/** What libtorch appends to its words: where it raised the error, and the frames of C++ that led there. */
+const backtrace = /\s*(?:\(?Exception raised from |C\+\+ CapturedTraceback|frame #\d+: ).*$/s;
+
+/** An error's words without the backtrace of C++. */
+export const withoutBacktrace = (words: string): string => words.replace(backtrace, "").trimEnd();
+
+/** Turns an error of the addon, which carries a code, into serac's own; no message shows frames of C++. */
 export function torchError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
+  const message = withoutBacktrace(error.message);
+  if (message !== error.message) {
+    if (error.stack) error.stack = error.stack.replace(error.message, () => message);
+    error.message = message;
+  }
   const code = (error as { code?: string }).code;
   if (code === "SHAPE_MISMATCH") return new ShapeError(code, { message: error.message, cause: error });
   if (code === "TORCH_BAD_ARGUMENT" || code === "TORCH_FAILED" || code === "TORCH_UNKNOWN_OPERATOR" || code === "TENSOR_FREED" || code === "NATIVE_FAILED")

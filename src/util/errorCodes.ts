@@ -42,15 +42,20 @@ export const errorCodes = {
   TENSOR_FREED: "A tensor was used after it was freed: its scope ended, or `dispose()` was called. Return it from the scope, or `keep()` it.",
   TORCH_BAD_ARGUMENT: "An operator got an argument of the wrong type, or one is missing. The message names the operator, the argument and the type its schema asks for.",
   TORCH_FAILED: "libtorch raised an error inside an operator. The message names the operator and the shapes it got, followed by libtorch's own words.",
+  TORCH_NO_DEVICE:
+    "A device to compute on is not there: its name is unknown, the loaded libtorch was built without CUDA, or no GPU of that number is visible. `serac doctor` tells what is.",
   TORCH_UNKNOWN_OPERATOR: "The loaded libtorch has no operator of this name and overload.",
 
   // audio
+  AUDIO_BAD_RATE: "The header of an audio file gives a sampling rate that no recording has: below 1 kHz or above 768 kHz. The header is damaged, or was written by hand.",
   AUDIO_BAD_RANGE: "The asked-for part of a recording begins after its end, or a time is negative or not a number.",
   AUDIO_EMPTY: "An audio file without a single sample, or without a single byte.",
   AUDIO_LENGTH: "A recording is shorter or longer by more than half a second than its manifest says, so that a batch would not have the size it was planned with.",
   AUDIO_MISSING: "There is no audio file at this path.",
   AUDIO_NOT_AUDIO: "A file is in no audio format that can be read, or it is damaged at its beginning.",
   AUDIO_NOT_FINITE: "Audio that holds NaN or infinite samples. Nothing sensible can be computed from them.",
+  AUDIO_TOO_LONG:
+    "A recording is so long that attention over all of it, whose memory grows with the square of the length, would take more than half of the machine's memory. The message gives the length that fits; cut the recording into pieces.",
   AUDIO_TRUNCATED: "An audio file ends earlier than its header says. It was not copied or written to its end.",
   AUDIO_UNREADABLE: "An audio file exists but cannot be opened or decoded. The message holds the reason that the library or the operating system gave.",
   AUDIO_UNWRITABLE: "Audio cannot be written: the place is not writable, or the format does not take this sampling rate or number of channels.",

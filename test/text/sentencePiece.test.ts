@@ -33,6 +33,23 @@ test("icefall's special ids", () => {
   expect([...model.encode("kalo漢")]).toContain(2);
 });
 
+test.each([
+  ["a manifest", Buffer.from('{"audio_filepath": "a.wav"}\n')],
+  ["nothing", Buffer.alloc(0)],
+  ["zeros", Buffer.alloc(100)],
+  ["half of a model", undefined],
+])("a file that is no model is named, with what was expected and what to do: %s", (_, bytes) => {
+  const path = join(folder, "no.model");
+  writeFileSync(path, bytes ?? model.bytes.subarray(0, model.bytes.length >> 1));
+  const wanted = expect.objectContaining({
+    code: "TEXT_NOT_A_MODEL",
+    at: path,
+    message: expect.stringMatching(/no\.model: this is no SentencePiece model.*expected.*\[TEXT_NOT_A_MODEL\]\..*serac bpe train/),
+  });
+  expect(() => SentencePiece.load(path)).toThrow(wanted);
+  expect(() => SentencePiece.load(path)).not.toThrow(expect.objectContaining({ message: expect.stringMatching(/\.cc|\.h\b|\(\d+\)/) }));
+});
+
 test("text of the corpus's letters round-trips; pieces and ids agree", () => {
   fc.assert(
     fc.property(
