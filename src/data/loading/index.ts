@@ -1,9 +1,12 @@
 /** Loading: from sampled cuts to batches of augmented features, prepared ahead by threads. Works without libtorch. */
 export type { SpeechBatch, Supervisions } from "./batch.ts";
+export { loaderOptionsOf } from "./configOptions.ts";
 export { type BadUtterancePolicy, LoadedEpoch, Loader, type LoaderOptions, type LoaderState } from "./loader.ts";
+export { type NoiseSpec, openNoise } from "./noise.ts";
 export {
   appendCuts,
   cutIntoWindows,
+  mergeSupervisions,
   mixCut,
   type PadDirection,
   type Placed,

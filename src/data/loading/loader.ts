@@ -198,6 +198,7 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
   private given: number;
   private drawing: Promise<unknown> = Promise.resolve();
   private over = false;
+  private failure: unknown;
 
   constructor(loader: Loader, stream: BatchStream<SourceCut>, leftOut: LoaderState["leftOut"] = []) {
     this.loader = loader;
@@ -228,27 +229,37 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
 
   /**
    * @returns the next batch; undefined at the end of the epoch
-   * @throws SeracError of the first utterance that cannot be used, under the policy "throw"; AudioError LOADER_THREAD_DIED; what the source throws
+   * @throws SeracError of the first utterance that cannot be used, under the policy "throw"; AudioError LOADER_THREAD_DIED; what the source throws.
+   * It is thrown again then: the epoch does not go on, and its state stays before that batch
    */
   async next(): Promise<SpeechBatch | undefined> {
-    for (;;) {
-      if (this.over) return undefined;
+    if (this.failure !== undefined) throw this.failure;
+    try {
+      return await this.take();
+    } catch (error) {
+      this.failure = error;
+      throw error;
+    }
+  }
+
+  private async take(): Promise<SpeechBatch | undefined> {
+    while (!this.over) {
       while (this.ahead.length < this.loader.prefetch) this.prepare();
       const prepared = await this.ahead.shift();
       if (!prepared) {
         this.end();
-        return undefined;
+        break;
       }
       const { step, errors, cuts, result } = prepared;
-      this.given = step + 1;
       for (const { error, cut } of errors) this.bad(error, cut);
       result?.rows.forEach((row, i) => {
         const cut = cuts[i] as PlayedCut;
         if (typeof row !== "number") this.bad(receiveError(row, nameOf(cut)), cut);
       });
-      if (!result || result.frames === 0) continue;
-      return speechBatch(cuts, result, this.loader.sampleRate, { epoch: this.epoch, step });
+      this.given = step + 1;
+      if (result && result.frames > 0) return speechBatch(cuts, result, this.loader.sampleRate, { epoch: this.epoch, step });
     }
+    return undefined;
   }
 
   private bad(error: Error, cut: SourceCut): void {

@@ -133,6 +133,19 @@ export function appendCuts(cuts: readonly PlayedCut[], gap: number): PlayedCut {
   return { ...changed(first, { kind: "row", parts }, end, supervisions), id: cuts.map(({ id }) => id).join("+"), text, features: undefined };
 }
 
+/** One supervision in place of all: from the first one's start to the last one's end, with their texts joined. Source: lhotse, merge_supervisions. */
+export function mergeSupervisions(cut: PlayedCut): PlayedCut {
+  const [first] = cut.supervisions;
+  if (!first || cut.supervisions.length === 1) return cut;
+  const ordered = [...cut.supervisions].sort((a, b) => a.start - b.start);
+  const start = Math.min(...ordered.map((one) => one.start));
+  const end = Math.max(...ordered.map((one) => one.start + one.duration));
+  const text = textOf(ordered, "");
+  const kinds = Object.keys(first.alignment ?? {}).filter((kind) => ordered.every(({ alignment }) => alignment?.[kind]));
+  const alignment = kinds.length === 0 ? undefined : Object.fromEntries(kinds.map((kind) => [kind, ordered.flatMap((one) => one.alignment?.[kind] ?? [])]));
+  return { ...cut, text, supervisions: [{ ...first, id: ordered.map(({ id }) => id).join("-"), start, duration: digits(end - start), text, alignment }] };
+}
+
 /** On which side of a cut silence is added. */
 export type PadDirection = "left" | "right" | "both";
 

@@ -1,7 +1,8 @@
 /** Who renders batches: threads, or this thread with Node's threads for decoding and features. */
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
-import { AudioError } from "../../util/errors.ts";
+import { AudioError, NativeError } from "../../util/errors.ts";
 import { packageRoot } from "../../util/paths.ts";
 import { type Job, type JobResult, renderJob } from "./job.ts";
 
@@ -32,8 +33,10 @@ export class RenderPool {
   private failure: Error | undefined;
   private closed = false;
 
-  /** @param size threads; 0 renders in this thread */
+  /** @param size threads; 0 renders in this thread @throws NativeError NATIVE_MISSING where the code for threads was not compiled */
   constructor(size: number) {
+    if (size > 0 && !existsSync(workerFile))
+      throw new NativeError("NATIVE_MISSING", { at: workerFile, message: "the compiled code that threads run is not there", fix: "run: npm run build:js; or use workers: 0" });
     for (let i = 0; i < size; i++) this.threads.push(this.start());
   }
 
@@ -91,8 +94,13 @@ export class RenderPool {
       if (!waiting) return;
       thread.doing = waiting;
       Atomics.store(thread.row, 0, 0);
-      thread.worker.ref();
-      thread.worker.postMessage(waiting.job);
+      try {
+        thread.worker.postMessage(waiting.job);
+        thread.worker.ref();
+      } catch (error) {
+        thread.doing = undefined;
+        waiting.reject(error); // something in a cut cannot be copied
+      }
     }
   }
 

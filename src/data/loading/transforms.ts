@@ -7,7 +7,19 @@ import { ConfigError } from "../../util/errors.ts";
 import { hashText } from "../../util/hash.ts";
 import { Random } from "../../util/random.ts";
 import type { SourceCut } from "../sources/cut.ts";
-import { appendCuts, mixCut, type PadDirection, type PlayedCut, padCut, perturbCutSpeed, perturbCutVolume, type Response, reverbCut, truncateCut } from "./played.ts";
+import {
+  appendCuts,
+  mergeSupervisions,
+  mixCut,
+  type PadDirection,
+  type PlayedCut,
+  padCut,
+  perturbCutSpeed,
+  perturbCutVolume,
+  type Response,
+  reverbCut,
+  truncateCut,
+} from "./played.ts";
 
 /** Where a transform is used. */
 export interface TransformContext {
@@ -153,13 +165,15 @@ export interface CutConcatenateOptions {
   durationFactor?: number;
   /** Longest result in seconds, instead. */
   maxDuration?: number | undefined;
+  /** One supervision for each row, from the first to the last of its parts, as NeMo's concatenate_merge_supervisions; false by default. */
+  merge?: boolean;
 }
 
 /** Appends the shortest cuts to the longest ones that still have room: lhotse's CutConcatenate, which draws nothing. */
-export function cutConcatenateTransform({ gap = 1, durationFactor = 1, maxDuration }: CutConcatenateOptions = {}): CutTransform {
+export function cutConcatenateTransform({ gap = 1, durationFactor = 1, maxDuration, merge = false }: CutConcatenateOptions = {}): CutTransform {
   if (!(gap >= 0 && durationFactor > 0)) throw new ConfigError("CONFIG_BAD_VALUE", { at: "cutConcatenate", message: `gap is ${gap} and durationFactor ${durationFactor}` });
   return {
-    name: `cutConcatenate gap=${gap} durationFactor=${durationFactor} maxDuration=${maxDuration ?? "none"}`,
+    name: `cutConcatenate gap=${gap} durationFactor=${durationFactor} maxDuration=${maxDuration ?? "none"} merge=${merge}`,
     apply(cuts) {
       if (cuts.length <= 1) return [...cuts];
       const rows = byDuration(cuts).map((cut) => ({ cuts: [cut], duration: cut.duration }));
@@ -175,7 +189,7 @@ export function cutConcatenateTransform({ gap = 1, durationFactor = 1, maxDurati
         row.duration = Math.round((row.duration + gap + shortest.duration) * 1e8) / 1e8;
         rows.pop();
       }
-      return rows.map((row) => appendCuts(row.cuts, gap));
+      return rows.map((row) => (merge && row.cuts.length > 1 ? mergeSupervisions(appendCuts(row.cuts, gap)) : appendCuts(row.cuts, gap)));
     },
   };
 }
@@ -183,7 +197,7 @@ export function cutConcatenateTransform({ gap = 1, durationFactor = 1, maxDurati
 /** Which part a truncated cut is of. */
 export type OffsetType = "start" | "end" | "random";
 
-/** Parts of at most some seconds: lhotse's CutSet.truncate. As a transform of batches it changes no batch: sources are truncated before sampling by `truncatedSource`. */
+/** Parts of at most some seconds: lhotse's CutSet.truncate. Samplers have to know the durations that come of it: those of `truncate_duration` do.*/
 export function truncateTransform({ duration, offsetType = "random", keepExcessive = true }: { duration: number; offsetType?: OffsetType; keepExcessive?: boolean }): CutTransform {
   if (!(duration > 0)) throw new ConfigError("CONFIG_BAD_VALUE", { at: "truncate", message: `the duration is ${duration}, expected seconds above 0` });
   return eachCut(`truncate duration=${duration} offsetType=${offsetType} keepExcessive=${keepExcessive}`, (cut, random) => {

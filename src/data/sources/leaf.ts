@@ -22,6 +22,8 @@ export interface LeafOptions {
   langField: string;
   channelSelector: number | string | undefined;
   perturbSpeed: boolean;
+  /** Seconds that an utterance has once the loader has truncated and padded it. */
+  played(seconds: number): number;
   filters: LeafFilters;
   tags: Tags;
   /** Counts tokens of a text, where something depends on them. */
@@ -75,8 +77,9 @@ export class LeafBuilder {
       return false;
     };
     if (custom["_skipme"]) return leave("marked _skipme");
-    if (duration < filters.minDuration) return leave(`shorter than min_duration, ${filters.minDuration} s`);
-    if (duration > filters.maxDuration) return leave(`longer than max_duration, ${filters.maxDuration} s`);
+    const played = this.options.played(duration);
+    if (played < filters.minDuration) return leave(`shorter than min_duration, ${filters.minDuration} s`);
+    if (played > filters.maxDuration) return leave(`longer than max_duration, ${filters.maxDuration} s`);
     const status = custom["validation_status"];
     if (status !== undefined && status !== filters.keep) return leave(`with a validation_status that is not ${filters.keep}`);
     if (countTokens) {
@@ -112,7 +115,7 @@ export class LeafBuilder {
     shardRows?: readonly number[];
   }): Leaf {
     const { name, at, kind, where, fingerprint, shardRows = [] } = parts;
-    const { perturbSpeed: perturb, countTokens } = this.options;
+    const { perturbSpeed: perturb, countTokens, played } = this.options;
     const utterances = this.durations.length;
     if (utterances === 0)
       throw new ManifestError("SOURCE_EMPTY", {
@@ -127,7 +130,7 @@ export class LeafBuilder {
     let seconds = 0;
     for (let row = 0; row < utterances; row++)
       for (let k = 0; k < each; k++) {
-        const duration = (this.durations[row] as number) / (factors[k] as number);
+        const duration = played((this.durations[row] as number) / (factors[k] as number));
         durations[row * each + k] = duration;
         seconds += duration;
         if (tokens) tokens[row * each + k] = this.tokens[row] as number;

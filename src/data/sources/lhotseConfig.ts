@@ -4,7 +4,7 @@
  * Source: NeMo, common/data/lhotse/dataloader.py (2026).
  */
 import { ConfigError } from "../../util/errors.ts";
-import { boolean, integer, number, type Option, type Options, type Schema, showValue, string } from "../../util/options.ts";
+import { boolean, choice, integer, number, type Option, type Options, type Schema, showValue, string } from "../../util/options.ts";
 import { nearest } from "../../util/suggest.ts";
 import type { ShardSpec } from "../shards.ts";
 import { nemoDatasetOptions } from "../tarred/nemoConfig.ts";
@@ -77,6 +77,30 @@ export const lhotseOptions = {
     raw === "inf" ? Number.POSITIVE_INFINITY : isPositive(raw) || isIn(raw) ? raw : undefined,
   ),
   keep: string({ default: "pass", help: "utterances with another validation_status are left out" }),
+  // Augmentation, done by the loader
+  noisePath: custom<string | Readonly<Record<string, unknown>>>("noise to mix in", "a manifest, a folder of audio, or keys of a source", (raw) =>
+    (typeof raw === "string" && raw !== "") || (typeof raw === "object" && raw !== null && !Array.isArray(raw)) ? (raw as string) : undefined,
+  ),
+  noiseSnr: {
+    help: "signal to noise ratio, dB, or the range it is drawn from",
+    kind: "strings",
+    accepts: "a number, or two",
+    default: [10, 20],
+    read: (raw) => (typeof raw === "number" || (Array.isArray(raw) && raw.length === 2 && raw.every((one) => typeof one === "number")) ? (raw as number) : undefined),
+  } as Option<number | readonly [number, number]>,
+  noiseMixProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to have noise" }),
+  concatenateSamples: boolean({ default: false, help: "the short utterances of a batch are appended to others" }),
+  concatenateGapSeconds: number({ default: 0.1, min: 0, help: "seconds of silence between them" }),
+  concatenateDurationFactor: number({ default: 1, min: 0, help: "longest result, times the longest utterance of the batch" }),
+  concatenateMergeSupervisions: boolean({ default: true, help: "one supervision for all of a row" }),
+  truncateDuration: number({ help: "longer utterances are cut to these seconds" }),
+  truncateOffsetType: choice(["random", "start", "end"], { default: "random", help: "which part is kept" }),
+  keepExcessiveSupervisions: boolean({ default: true, help: "supervisions that reach beyond a cut part are kept" }),
+  rirEnabled: boolean({ default: false, help: "utterances are convolved with impulse responses" }),
+  rirPath: string({ help: "impulse responses: a manifest or a folder; rooms are made up without it" }),
+  rirProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to be convolved" }),
+  padMinDuration: number({ help: "shorter utterances are padded to these seconds" }),
+  padDirection: choice(["right", "left", "both", "random"], { default: "right", help: "on which side" }),
   // How
   shuffle: boolean({ default: false, help: "another order each epoch" }),
   sampleRate: integer({ default: 16_000, min: 1, help: "Hz to which audio is resampled" }),
@@ -129,7 +153,8 @@ export const meaningless: Readonly<Record<string, Unread>> = {
   quadratic_factor: { default: undefined, why: "it belongs to batch_tokens" },
 };
 
-const inLoader = "not among the sources: augmentation of the loader";
+const inLoader = "augmentation that the loader does not have";
+const inWindows = "windows are made beforehand: cutIntoWindows() of serac/data";
 
 /** Keys that would change what is read, and are not there yet. */
 export const notThere: Readonly<Record<string, Unread>> = {
@@ -146,24 +171,9 @@ export const notThere: Readonly<Record<string, Unread>> = {
   min_context_speaker_similarity: { default: -1, why: "filter beforehand: serac manifest filter" },
   excluded_speaker_ids: { default: undefined, why: "filter beforehand: serac manifest filter" },
   speaker_filter_fields: { default: undefined, why: "filter beforehand: serac manifest filter" },
-  noise_path: { default: undefined, why: inLoader },
-  noise_snr: { default: [10, 20], why: inLoader },
-  noise_mix_prob: { default: 0.5, why: inLoader },
-  concatenate_samples: { default: false, why: inLoader },
-  concatenate_gap_seconds: { default: 0.1, why: inLoader },
-  concatenate_duration_factor: { default: 1, why: inLoader },
-  concatenate_merge_supervisions: { default: true, why: inLoader },
   db_norm: { default: -25, why: inLoader },
-  truncate_duration: { default: undefined, why: inLoader },
-  truncate_offset_type: { default: "random", why: inLoader },
-  cut_into_windows_duration: { default: undefined, why: inLoader },
-  cut_into_windows_hop: { default: undefined, why: inLoader },
-  keep_excessive_supervisions: { default: true, why: inLoader },
-  rir_enabled: { default: false, why: inLoader },
-  rir_path: { default: undefined, why: inLoader },
-  rir_prob: { default: 0.5, why: inLoader },
-  pad_min_duration: { default: undefined, why: inLoader },
-  pad_direction: { default: "right", why: inLoader },
+  cut_into_windows_duration: { default: undefined, why: inWindows },
+  cut_into_windows_hop: { default: undefined, why: inWindows },
   lowpass_enabled: { default: false, why: inLoader },
   lowpass_frequencies_interval: { default: [3500, 8000], why: inLoader },
   lowpass_prob: { default: 0.5, why: inLoader },

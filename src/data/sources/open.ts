@@ -103,12 +103,13 @@ class Opener {
   private async leafPart(spec: LeafSpec, needsTokens: boolean): Promise<Part> {
     const { config } = this.read;
     const { countTokens, onBad = "throw", onWarning, onProgress } = this.options;
-    const maxTps = config.maxTps;
+    const { maxTps, truncateDuration = Number.POSITIVE_INFINITY, padMinDuration = 0 } = config;
     const leafOptions: LeafOptions = {
       textField: spec.inherited.textField,
       langField: spec.inherited.langField,
       channelSelector: config.channelSelector,
       perturbSpeed: config.perturbSpeed,
+      played: (seconds) => Math.max(Math.min(seconds, truncateDuration), padMinDuration),
       filters: {
         minDuration: config.minDuration,
         maxDuration: config.maxDuration,

@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
-import { rmSync, truncateSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { afterAll, expect, test } from "vitest";
 import {
   ColumnSource,
+  type CutTransform,
   createSampler,
   cutConcatenateTransform,
   cutMixTransform,
@@ -14,9 +16,14 @@ import {
   type LoaderOptions,
   type LoaderState,
   memorySource,
+  mixCut,
   padTransform,
+  parseLhotseCut,
   perturbSpeedTransform,
   perturbVolumeTransform,
+  playedOf,
+  readFeatures,
+  renderFeatures,
   reverbTransform,
   type SourceCut,
   type SpeechBatch,
@@ -181,6 +188,19 @@ test("bad utterances: the first is thrown with its name; or all are left out, co
         expect(error).toBeInstanceOf(SeracError);
         expect(chosen.some(({ id }) => (error as SeracError).at?.includes(id))).toBe(true);
       });
+      await using({ workers, onWarning: () => undefined }, list, async (loader) => {
+        // The state stays before the batch that failed, and the epoch does not go on behind it.
+        const epoch = await loader.epoch(0);
+        let given = 0;
+        const failure = await (async () => {
+          for (;;) {
+            await epoch.next();
+            given++;
+          }
+        })().catch((thrown: unknown) => thrown);
+        expect(epoch.state().sampler.step + epoch.state().sampler.skip).toBe(given);
+        await expect(epoch.next()).rejects.toBe(failure);
+      });
     }),
     { numRuns: 8, examples: [[bad, 1, true]] },
   );
@@ -220,6 +240,47 @@ test.each([1, 2])("a thread that dies is an error that names the utterance, with
     await expect((await loader.epoch(0)).next()).rejects.toMatchObject({ code: "LOADER_THREAD_DIED" });
     await epoch.close();
   });
+});
+
+test("stored features are read, and mixed as features", async () => {
+  const stored = JSON.parse(readFileSync(new URL("../../golden/features.json", import.meta.url), "utf8")) as {
+    files: Record<string, string>;
+    cuts: { line: Record<string, unknown> }[];
+  };
+  for (const [name, bytes] of Object.entries(stored.files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), Buffer.from(bytes, "base64"));
+  }
+  const list = stored.cuts.map(({ line }, i) => {
+    const features = line["features"] as Record<string, unknown>;
+    const cut = parseLhotseCut(
+      { ...line, features: { ...features, storage_path: join(folder, String(features["storage_path"])) } },
+      `cuts.jsonl:${i + 1}`,
+      join(folder, "cuts.jsonl"),
+    );
+    return { ...cut, id: `${cut.id}-${i}`, audioPath: "" }; // there is no audio to fall back on
+  });
+  const bins = list[0]?.features?.manifest.numFeatures ?? 80;
+  const noise = list[1] as SourceCut;
+  const mixed = (cut: SourceCut) => mixCut(cut, [{ cut: noise, offset: 0, snr: 10 }]);
+  const withNoise: CutTransform = { name: "noise", apply: (rows) => rows.map(mixed) };
+  for (const cutTransforms of [[], [withNoise]]) {
+    const loader = new Loader(await createSampler(memorySource(list), { kind: "simple", maxDuration: 1000 }), { workers: 1, numMelBins: bins, cutTransforms });
+    let rows = 0;
+    for await (const { cuts: row, inputs, frames, inputLens } of await loader.epoch(0))
+      for (const [i, cut] of row.entries()) {
+        const source = list.find(({ id }) => id === cut.id) as SourceCut;
+        const expected = await readFeatures(source.features as NonNullable<SourceCut["features"]>);
+        const whole = cutTransforms.length === 0 ? expected : await renderFeatures(playedOf(mixed(source)), { sampleRate: rate, numMelBins: bins });
+        expect(inputLens[i]).toBe(expected.frames);
+        const found = inputs.subarray(i * frames * bins, (i * frames + expected.frames) * bins);
+        expect(Buffer.from(found.slice().buffer).equals(Buffer.from(whole.data.slice().buffer))).toBe(true);
+        if (cutTransforms.length > 0) expect(found.some((x, k) => x !== expected.data[k])).toBe(true);
+        rows++;
+      }
+    expect(rows).toBe(list.length);
+    await loader.close();
+  }
 });
 
 test("no more batches are drawn than may wait", async () => {

@@ -1,0 +1,101 @@
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { createSampler, Loader, loaderOptionsOf, openNoise, openSources, type SourceCut } from "../../../src/data/index.ts";
+import { cutOf, newFolder, rate, wave } from "./corpus.ts";
+
+const folder = newFolder();
+afterAll(() => rmSync(folder, { recursive: true }));
+const lines = (name: string, values: readonly unknown[]): string => {
+  writeFileSync(join(folder, name), values.map((value) => `${JSON.stringify(value)}\n`).join(""));
+  return join(folder, name);
+};
+
+const cuts: SourceCut[] = [];
+for (let i = 0; i < 12; i++) cuts.push(await cutOf(folder, `u${i}`, wave((0.3 + 0.1 * i) * rate, i)));
+const manifest = lines(
+  "train.jsonl",
+  cuts.map(({ audioPath, duration, text }) => ({ audio_filepath: audioPath, duration, text })),
+);
+mkdirSync(join(folder, "noise", "music"), { recursive: true });
+const noise = [await cutOf(join(folder, "noise"), "n1", wave(3001, 1, 0.7)), await cutOf(join(folder, "noise/music"), "n2", wave(20_000, 2, 0.05), { sampleRate: 8000 })];
+const recordings = noise.map(({ id, audioPath }, i) => ({
+  id,
+  sources: [{ type: "file", channels: [0], source: audioPath }],
+  sampling_rate: i === 0 ? 16000 : 8000,
+  num_samples: i === 0 ? 3001 : 20_000,
+  duration: i === 0 ? 3001 / 16_000 : 2.5,
+  channel_ids: [0],
+}));
+
+test("noise is found in a folder, in manifests of recordings, of cuts and of NeMo's, and by the keys of a source", async () => {
+  const asCuts = recordings.map((recording) => ({ id: recording.id, start: 0, duration: recording.duration, channel: 0, supervisions: [], recording, type: "MonoCut" }));
+  const nemo = lines(
+    "noise.jsonl",
+    recordings.map(({ duration, sources }) => ({ audio_filepath: sources[0]?.source, duration })),
+  );
+  for (const spec of [
+    join(folder, "noise"),
+    lines("recordings.jsonl", recordings),
+    lines("cuts.jsonl", asCuts),
+    nemo,
+    { manifest_filepath: nemo },
+    { cuts_path: join(folder, "cuts.jsonl") },
+  ]) {
+    const found = await openNoise(spec);
+    expect(found.map(({ audioPath }) => audioPath).sort()).toEqual(noise.map(({ audioPath }) => audioPath).sort());
+    expect(found.map(({ duration }) => duration).sort()).toEqual([3001 / 16_000, 2.5]);
+  }
+});
+
+test("noise that is not there is said", async () => {
+  mkdirSync(join(folder, "empty"));
+  await expect(openNoise(join(folder, "empty"))).rejects.toMatchObject({ code: "SOURCE_EMPTY" });
+  await expect(openNoise(join(folder, "nowhere"))).rejects.toMatchObject({ code: "FILE_MISSING" });
+});
+
+const load = async (keys: Record<string, unknown>) => {
+  const { source, config } = await openSources({ manifest_filepath: manifest, num_workers: 0, ...keys });
+  const loader = new Loader(await createSampler(source, { kind: "simple", maxDuration: 4 }), await loaderOptionsOf(config));
+  const batches = [];
+  for await (const batch of await loader.epoch(0)) batches.push(batch);
+  await loader.close();
+  return batches;
+};
+
+test("truncate_duration and pad_min_duration: batches are sampled by the durations that are loaded", async () => {
+  const batches = await load({ truncate_duration: 1, truncate_offset_type: "end", pad_min_duration: 0.5, pad_direction: "left" });
+  const durations = batches.flatMap((batch) => batch.cuts.map(({ duration }) => duration));
+  expect(durations.sort()).toEqual(cuts.map(({ duration }) => Math.max(0.5, Math.min(1, duration))).sort());
+  for (const { cuts: row, frames } of batches) {
+    expect((row.length * frames) / 100).toBeLessThanOrEqual(4);
+    expect(frames).toBe(Math.round(Math.max(...row.map(({ duration }) => duration)) * 100));
+  }
+});
+
+test("noise_path, rir_enabled and concatenate_samples change what is loaded, with nothing drawn anew in a second run", async () => {
+  const plain = await load({});
+  const keys = {
+    noise_path: join(folder, "noise"),
+    noise_snr: [0, 5],
+    noise_mix_prob: 1,
+    rir_enabled: true,
+    rir_prob: 1,
+    concatenate_samples: true,
+    concatenate_duration_factor: 2,
+    seed: 7,
+  };
+  const changed = await load(keys);
+  expect(await load(keys)).toEqual(changed);
+  expect(changed[0]?.inputs).not.toEqual(plain[0]?.inputs);
+  const texts = (batches: typeof plain): string[] => batches.flatMap(({ supervisions }) => supervisions.text);
+  // Rows are fewer, each with one supervision; what was said is the same.
+  expect(texts(changed).length).toBeLessThan(texts(plain).length);
+  expect(texts(changed).join(" ").split(" text ").length).toBe(texts(plain).join(" ").split(" text ").length);
+  expect(changed.every(({ supervisions, cuts: rows }) => supervisions.text.length === rows.length)).toBe(true);
+});
+
+test("sample_rate and num_workers are the loader's", async () => {
+  const { config } = await openSources({ manifest_filepath: manifest, num_workers: 3, sample_rate: 8000 });
+  expect(await loaderOptionsOf(config)).toMatchObject({ workers: 3, sampleRate: 8000, cutTransforms: [] });
+});
