@@ -116,7 +116,7 @@ export class Recognizer {
         this.checkLength(features.frames);
         return { cut, features };
       } catch (thrown) {
-        const error = thrown instanceof SeracError && thrown.at === undefined ? placed(thrown, cut.audioPath) : thrown;
+        const error = thrown instanceof SeracError ? placed(thrown, cut.audioPath) : thrown;
         if (!onError || !(error instanceof SeracError)) throw error;
         onError(error, cut);
         return undefined;

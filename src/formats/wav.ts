@@ -62,6 +62,12 @@ function parseFormat(view: DataView, start: number, size: number, at: string): P
   return { sampleRate, numChannels, encoding, bits: bits as WavHeader["bits"], blockAlign };
 }
 
+/** True where a chunk may begin: its name is of printable ASCII, and it fits into what is left of the file. So few bytes that none can be seen count as one. */
+function isChunk(view: DataView, at: number, left: number): boolean {
+  if (at + 8 > view.byteLength) return true;
+  return /^[ -~]{4}$/.test(fourCC(view, at)) && view.getUint32(at + 4, true) <= left - 8;
+}
+
 /**
  * Finds the samples. `bytes` may be the beginning of a file, as long as it reaches the data chunk; `fileSize` is then the length of the whole.
  * @param at the name that errors give
@@ -85,8 +91,9 @@ export function parseWavHeader(bytes: Uint8Array, { at = "wav", fileSize = bytes
       if (format === undefined) throw new FormatError("WAV_BAD", { at, message: "no format chunk before the data" });
       const declared = size === 0xffffffff && size64 !== undefined ? size64 : size;
       const present = Math.max(0, fileSize - start);
-      // An honest empty file has a RIFF size that ends at or before its last chunk; a streaming writer's has not.
-      const streamed = (declared >= placeholder && declared > present) || (declared === 0 && present > 0 && (riffSize >= placeholder || riffSize + 8 <= start));
+      // Behind the data of an honest empty file further chunks may stand; where a streaming writer left the 0, samples do.
+      const streamed =
+        (declared >= placeholder && declared > present) || (declared === 0 && present > 0 && (riffSize >= placeholder || riffSize + 8 <= start || !isChunk(view, start, present)));
       const usable = streamed ? present : Math.min(declared, present);
       const { blockAlign, ...rest } = format;
       return { ...rest, dataOffset: start, numFrames: Math.floor(usable / blockAlign), truncated: !streamed && declared > present };

@@ -78,6 +78,37 @@ test("a part by offset and duration is the slice of the whole, also without the 
   );
 });
 
+test.each([
+  [0, "whole"],
+  [0, "streamed"],
+  [0xffffffff, "whole"],
+  [0xffffffff, "streamed"],
+] as const)("a WAV file whose data size is left at %i (RIFF size: %s) is read to its end", async (dataSize, riff) => {
+  const audio = { sampleRate: 8000, channels: [tones(8000, 0.5).channels[0] as Float32Array] };
+  const bytes = Buffer.from(serializeWav(audio));
+  bytes.writeUInt32LE(dataSize, 40);
+  if (riff === "streamed") bytes.writeUInt32LE(dataSize === 0 ? 36 : 0xffffffff, 4);
+  const path = put(`streamed-${dataSize}-${riff}.wav`, bytes);
+  for (const source of [path, new Uint8Array(bytes)]) {
+    expect(await readAudio(source)).toEqual(audio);
+    expect(await readWavAudio(source)).toEqual(audio);
+    expect((await readAudio(source, { offset: 0.1, duration: 0.2 })).channels[0]).toEqual(audio.channels[0]?.slice(800, 2400));
+    expect(await audioInfo(source)).toMatchObject({ sampleRate: 8000, channels: 1, frames: 4000, durationSeconds: 0.5 });
+  }
+});
+
+test.each([1, 999, 768_001, 4_000_000_000])("a sampling rate of %i Hz is no recording's", async (rate) => {
+  const bytes = Buffer.from(serializeWav({ sampleRate: 8000, channels: [new Float32Array(16000)] }));
+  bytes.writeUInt32LE(rate, 24);
+  const path = put("rate.wav", bytes);
+  for (const read of [readAudio, readWavAudio]) {
+    const error = await read(path).catch((e: AudioError) => e);
+    expect(error).toBeInstanceOf(AudioError);
+    expect((error as AudioError).at).toBe(path);
+    if (rate < 0x7fffffff) expect(error).toMatchObject({ code: "AUDIO_BAD_RATE", message: expect.stringContaining(`${rate} Hz`) });
+  }
+});
+
 test("what cannot be read has a code and a place", async () => {
   const wav = serializeWav(tones(8000, 0.1));
   await writeAudio(join(folder, "whole.flac"), { sampleRate: 16000, channels: [Float32Array.from({ length: 40000 }, (_, i) => Math.sin(i * i))] });

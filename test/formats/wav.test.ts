@@ -93,6 +93,9 @@ test("sizes that streaming writers leave are read to the end, cut files are told
   expect(parseWavHeader(wav({ dataSize: 100 }))).toMatchObject({ numFrames: 2, truncated: true });
   expect(parseWavHeader(wav({ data: [1, 2, 3] }))).toMatchObject({ numFrames: 1, truncated: false });
   expect(parseWavHeader(wav({ data: [], after: [...Buffer.from("LIST"), 2, 0, 0, 0, 1, 1] }))).toMatchObject({ numFrames: 0, truncated: false }); // honestly empty
+  const samples = { data: [1, 0, 2, 0, 3, 0, 4, 0, 5, 0], dataSize: 0 }; // the RIFF size was filled in, the data's was not
+  expect(parseWavHeader(wav(samples))).toMatchObject({ numFrames: 5, truncated: false });
+  expect(parseWavHeader(wav({ ...samples, data: new Array(64).fill(0) }))).toMatchObject({ numFrames: 32, truncated: false });
   expect(parseWavHeader(wav().subarray(0, 44), { fileSize: 48 })).toMatchObject({ numFrames: 2, truncated: false });
 });
 

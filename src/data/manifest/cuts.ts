@@ -1,9 +1,11 @@
 /** Manifests as cuts, which training and decoding read. */
 import { ManifestError } from "../../util/errors.ts";
 import type { Cut } from "../cut.ts";
+import { LeftOut } from "../filter.ts";
 import { type EntryOptions, type ManifestEntry, readEntries } from "./entry.ts";
 import type { ManifestSpec } from "./inputs.ts";
 import { manifestPaths } from "./inputs.ts";
+import type { LineError } from "./lines.ts";
 import { resolveAudioPath } from "./paths.ts";
 
 /** How to read manifests. */
@@ -62,15 +64,22 @@ export async function* readManifest(spec: ManifestSpec, options: ManifestOptions
   }
 }
 
-/** All cuts of one or more manifests. @throws ManifestError MANIFEST_EMPTY when there is none */
+/** All cuts of one or more manifests. @throws ManifestError MANIFEST_EMPTY when there is none, with what is wrong with the lines, counted by code */
 export async function loadManifest(spec: ManifestSpec, options: ManifestOptions = {}): Promise<Cut[]> {
   const cuts: Cut[] = [];
-  for await (const cut of readManifest(spec, options)) cuts.push(cut);
-  if (cuts.length === 0)
-    throw new ManifestError("MANIFEST_EMPTY", {
-      at: manifestPaths(spec).join(", "),
-      message: "no utterance that can be used",
-      fix: "check that the file has a JSON object per line",
-    });
-  return cuts;
+  const leftOut = new LeftOut();
+  const { onError } = options;
+  const count = (error: LineError): void => {
+    leftOut.add(`with ${error.code}`, error.message.slice(0, error.message.lastIndexOf(` [${error.code}]`)));
+    onError?.(error);
+  };
+  for await (const cut of readManifest(spec, onError ? { ...options, onError: count } : options)) cuts.push(cut);
+  if (cuts.length > 0) return cuts;
+  const at = manifestPaths(spec).join(", ");
+  if (leftOut.total === 0) throw new ManifestError("MANIFEST_EMPTY", { at, message: "no utterance that can be used", fix: "check that the file has a JSON object per line" });
+  throw new ManifestError("MANIFEST_EMPTY", {
+    at,
+    message: `no line can be used: ${leftOut.lines().join("; ")}`,
+    fix: `mend these lines; serac manifest check ${manifestPaths(spec).join(" ")} names each of them`,
+  });
 }

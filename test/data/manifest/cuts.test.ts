@@ -59,6 +59,24 @@ describe("readManifest", () => {
     for await (const cut of readManifest(path, { needDuration: false })) expect(cut.duration).toBeNaN();
   });
 
+  test("where no line can be used the reasons are counted, each with its first line", async () => {
+    const line = (fields: object): string => `${JSON.stringify({ audio_filepath: "a", duration: 1, ...fields })}\n`;
+    const path = write(
+      "all-bad.jsonl",
+      `${line({ duration: "abc" })}${line({ duration: -1 })}${line({ text: 5 })}{"audio_filepath": "a", "duration": NaN}\n{"duration": 1}\nnot json\n`,
+    );
+    const seen: string[] = [];
+    const error = (await loadManifest(path, { onError: ({ code }) => seen.push(code) }).catch((e: unknown) => e)) as Error;
+    expect(seen).toHaveLength(6); // told all the same
+    expect(error).toMatchObject({ code: "MANIFEST_EMPTY", at: path });
+    expect(error.message).toContain(`3 with MANIFEST_BAD_DURATION (first: ${path}:1: "duration" is "abc", expected seconds above 0)`);
+    expect(error.message).toContain(`1 with MANIFEST_BAD_TEXT (first: ${path}:3: "text" is 5, expected a string)`);
+    expect(error.message).toContain(`1 with MANIFEST_NO_AUDIO (first: ${path}:5: no "audio_filepath")`);
+    expect(error.message).toContain(`1 with JSONL_BAD_LINE (first: ${path}:6:1: `);
+    expect(error.message).toContain("serac manifest check");
+    expect(error.message).not.toContain("JSON object per line");
+  });
+
   test("an empty manifest and a missing one are errors", async () => {
     await expect(loadManifest(write("e.jsonl", "\n"))).rejects.toMatchObject({ code: "MANIFEST_EMPTY" });
     await expect(loadManifest(join(folder, "none.jsonl"))).rejects.toMatchObject({ code: "FILE_MISSING" });
