@@ -265,7 +265,7 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
   private bad(error: Error, cut: SourceCut): void {
     const { onBad, onWarning } = this.loader;
     if (onBad === "throw" || !(error instanceof SeracError)) throw error;
-    this.leftOut.add(`left out for ${error.code}`, nameOf(cut));
+    this.leftOut.add(`for ${error.code}`, nameOf(cut));
     if (onBad === "warn") onWarning(error.message);
   }
 

@@ -173,7 +173,7 @@ test("bad utterances: the first is thrown with its name; or all are left out, co
         );
         const codes = { gone: "AUDIO_MISSING", short: "AUDIO_TRUNCATED", wrong: "AUDIO_LENGTH", beyond: "CUT_BAD" };
         expect(Object.fromEntries(Array.from(epoch.leftOut.counts, ([reason, { count }]) => [reason, count]))).toEqual(
-          Object.fromEntries(chosen.map(({ id }) => [`left out for ${codes[id as keyof typeof codes]}`, 1])),
+          Object.fromEntries(chosen.map(({ id }) => [`for ${codes[id as keyof typeof codes]}`, 1])),
         );
         // One line at the end, and under "warn" one for each.
         expect(said).toHaveLength(chosen.length === 0 ? 0 : 1 + (warn ? chosen.length : 0));
