@@ -46,6 +46,12 @@ export const commands: Record<string, Entry> = {
     summary: "Say what a YAML config will read: hours, shares, bins, padding, batches and steps",
     load: async () => (await import("./dataInspect.ts")).dataInspect,
   },
+  "checkpoint show": {
+    summary: "What a .pt or safetensors file holds: names, shapes, dtypes, other values",
+    load: async () => (await import("./checkpoint.ts")).checkpointShow,
+  },
+  "checkpoint diff": { summary: "How two checkpoints differ: names, shapes, elements, other values", load: async () => (await import("./checkpoint.ts")).checkpointDiff },
+  "checkpoint convert": { summary: "Convert a checkpoint between .pt and safetensors", load: async () => (await import("./checkpoint.ts")).checkpointConvert },
   doctor: { summary: "Say what serac found on this machine, and how to mend what is missing", load: async () => (await import("./doctor.ts")).doctor },
 };
 

@@ -128,55 +128,121 @@ export function parseSafetensors(bytes: Uint8Array, at = "safetensors"): SafeTen
   return load(header, (into, begin) => into.set(bytes.subarray(start + begin, start + begin + into.byteLength)));
 }
 
+/** A tensor of an open file, whose bytes are read when they are asked for. */
+export interface LazySafeTensor {
+  readonly name: string;
+  readonly dtype: SafeDtype;
+  readonly shape: readonly number[];
+  readonly byteLength: number;
+  /** Row by row, little endian. */
+  bytes(): Uint8Array<ArrayBuffer>;
+}
+
+/** An open file. */
+export interface SafeTensorsFile {
+  /** In the order of the header. */
+  readonly tensors: readonly LazySafeTensor[];
+  readonly metadata: Record<string, string>;
+  close(): void;
+}
+
 /**
- * Reads a file tensor by tensor, so files of any size.
+ * Opens a file, reads its header, and tensors when they are asked for; the caller closes it.
  * @throws FormatError FILE_MISSING, FILE_UNREADABLE, SAFETENSORS_BAD, SAFETENSORS_TRUNCATED
  */
-export function readSafetensors(path: string): SafeTensors {
+export function openSafetensors(path: string): SafeTensorsFile {
   let fd: number | undefined;
   try {
     fd = openSync(path, "r");
     const file = fd;
     const size = fstatSync(file).size;
-    const read = (into: Uint8Array, position: number): Uint8Array => {
-      for (let at = 0; at < into.byteLength; ) {
-        const n = readSync(file, into, at, Math.min(1 << 30, into.byteLength - at), position + at);
-        if (n === 0) throw truncated(path, "the file became shorter while it was read");
-        at += n;
+    const read = <T extends Uint8Array>(into: T, position: number): T => {
+      try {
+        for (let at = 0; at < into.byteLength; ) {
+          const n = readSync(file, into, at, Math.min(1 << 30, into.byteLength - at), position + at);
+          if (n === 0) throw truncated(path, "the file became shorter while it was read");
+          at += n;
+        }
+      } catch (error) {
+        throw fileError(path, "read", error);
       }
       return into;
     };
     const start = 8 + headerLength(read(new Uint8Array(Math.min(8, size)), 0), size, path);
-    const header = parseHeader(read(new Uint8Array(start - 8), 8), size - start, path);
-    return load(header, (into, begin) => read(into, start + begin));
+    const { entries, metadata } = parseHeader(read(new Uint8Array(start - 8), 8), size - start, path);
+    let open = true;
+    return {
+      tensors: entries.map(({ name, dtype, shape, begin, end }) => ({
+        name,
+        dtype,
+        shape,
+        byteLength: end - begin,
+        bytes: () => read(new Uint8Array(end - begin), start + begin),
+      })),
+      metadata,
+      close() {
+        if (open) closeSync(file);
+        open = false;
+      },
+    };
   } catch (error) {
-    throw fileError(path, "read", error);
-  } finally {
     if (fd !== undefined) closeSync(fd);
+    throw fileError(path, "read", error);
   }
 }
 
-type SafeTensorsInput = ReadonlyMap<string, SafeTensor> | Readonly<Record<string, SafeTensor>>;
+/**
+ * Reads a file tensor by tensor, so files of any size.
+ * @throws FormatError FILE_MISSING, FILE_UNREADABLE, SAFETENSORS_BAD, SAFETENSORS_TRUNCATED
+ */
+export function readSafetensors(path: string): SafeTensors {
+  const file = openSafetensors(path);
+  try {
+    return {
+      tensors: new Map(file.tensors.map(({ name, dtype, shape, bytes }) => [name, { dtype, shape: [...shape], data: new arrayOf[dtype](bytes().buffer) }])),
+      metadata: file.metadata,
+    };
+  } finally {
+    file.close();
+  }
+}
 
-function isMap(tensors: SafeTensorsInput): tensors is ReadonlyMap<string, SafeTensor> {
+/** A tensor to be written whose elements are made when their turn comes, so that they need not be in memory at once. */
+export type LateSafeTensor = Omit<LazySafeTensor, "name" | "byteLength">;
+
+type SafeTensorsInput = ReadonlyMap<string, SafeTensor | LateSafeTensor> | Readonly<Record<string, SafeTensor | LateSafeTensor>>;
+
+function isMap(tensors: SafeTensorsInput): tensors is ReadonlyMap<string, SafeTensor | LateSafeTensor> {
   return tensors instanceof Map;
 }
 
-function layout(tensors: SafeTensorsInput, metadata: Readonly<Record<string, string>>): { header: Uint8Array; data: Uint8Array[] } {
-  const width = (t: SafeTensor) => arrayOf[t.dtype].BYTES_PER_ELEMENT;
+function layout(tensors: SafeTensorsInput, metadata: Readonly<Record<string, string>>): { header: Uint8Array; data: { size: number; bytes(): Uint8Array }[] } {
+  const width = (t: SafeTensor | LateSafeTensor) => arrayOf[t.dtype].BYTES_PER_ELEMENT;
   // Widest elements first, then by name: every array stays aligned and the bytes do not depend on insertion order.
   const items = (isMap(tensors) ? [...tensors] : Object.entries(tensors)).sort(([a, x], [b, y]) => width(y) - width(x) || (a < b ? -1 : a > b ? 1 : 0));
   const entries: [string, unknown][] = Object.keys(metadata).length > 0 ? [["__metadata__", metadata]] : [];
-  const data: Uint8Array[] = [];
+  const data: { size: number; bytes(): Uint8Array }[] = [];
   let position = 0;
   for (const [name, tensor] of items) {
     const count = tensor.shape.reduce((a, b) => a * b, 1);
+    const size = count * width(tensor);
     if (name === "__metadata__") throw bad(name, "no tensor can have this name");
-    if (!(tensor.data instanceof arrayOf[tensor.dtype])) throw bad(name, `${tensor.dtype} needs a ${arrayOf[tensor.dtype].name}`);
-    if (count !== tensor.data.length) throw bad(name, `the shape [${tensor.shape.join(", ")}] has ${count} elements, but the data ${tensor.data.length}`);
-    entries.push([name, { dtype: tensor.dtype, shape: tensor.shape, data_offsets: [position, position + tensor.data.byteLength] }]);
-    data.push(new Uint8Array(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength));
-    position += tensor.data.byteLength;
+    if ("data" in tensor) {
+      const { data: elements } = tensor;
+      if (!(elements instanceof arrayOf[tensor.dtype])) throw bad(name, `${tensor.dtype} needs a ${arrayOf[tensor.dtype].name}`);
+      if (count !== elements.length) throw bad(name, `the shape [${tensor.shape.join(", ")}] has ${count} elements, but the data ${elements.length}`);
+      data.push({ size, bytes: () => new Uint8Array(elements.buffer, elements.byteOffset, elements.byteLength) });
+    } else
+      data.push({
+        size,
+        bytes() {
+          const bytes = tensor.bytes();
+          if (bytes.byteLength !== size) throw bad(name, `${tensor.dtype} [${tensor.shape.join(", ")}] needs ${size} bytes, but there are ${bytes.byteLength}`);
+          return bytes;
+        },
+      });
+    entries.push([name, { dtype: tensor.dtype, shape: tensor.shape, data_offsets: [position, position + size] }]);
+    position += size;
   }
   // Not by Object.fromEntries: an object moves names that look like numbers to the front, and loses "__proto__".
   const json = Buffer.from(`{${entries.map(([k, v]) => `${JSON.stringify(k)}:${JSON.stringify(v)}`).join(",")}}`, "utf8");
@@ -193,11 +259,12 @@ function layout(tensors: SafeTensorsInput, metadata: Readonly<Record<string, str
  */
 export function serializeSafetensors(tensors: SafeTensorsInput, metadata: Readonly<Record<string, string>> = {}): Uint8Array {
   const { header, data } = layout(tensors, metadata);
-  const bytes = new Uint8Array(data.reduce((n, part) => n + part.byteLength, header.byteLength));
-  let at = 0;
-  for (const part of [header, ...data]) {
-    bytes.set(part, at);
-    at += part.byteLength;
+  const bytes = new Uint8Array(data.reduce((n, part) => n + part.size, header.byteLength));
+  bytes.set(header);
+  let at = header.byteLength;
+  for (const part of data) {
+    bytes.set(part.bytes(), at);
+    at += part.size;
   }
   return bytes;
 }
@@ -209,6 +276,7 @@ export function serializeSafetensors(tensors: SafeTensorsInput, metadata: Readon
 export function writeSafetensors(path: string, tensors: SafeTensorsInput, metadata: Readonly<Record<string, string>> = {}): void {
   const { header, data } = layout(tensors, metadata);
   writeAtomically(path, (fd) => {
-    for (const part of [header, ...data]) writeFully(fd, part);
+    writeFully(fd, header);
+    for (const part of data) writeFully(fd, part.bytes());
   });
 }
