@@ -1,14 +1,29 @@
 /** Which utterances training leaves out, and why: counted by reason, never silent. */
 import type { Cut } from "./cut.ts";
 
+/** Orders places by their numbers: "a.jsonl:9" before "a.jsonl:10". */
+const { compare: comparePlaces } = new Intl.Collator("en", { numeric: true });
+
 /** Counts of what was left out, by reason, with the first example of each. */
 export class LeftOut {
   readonly counts = new Map<string, { count: number; example: string }>();
+  private readonly met = new Set<string>();
 
+  /** @param example a place, as "train.jsonl:7"; the lowest of a reason is shown, in whatever order they come */
   add(reason: string, example: string): void {
     const entry = this.counts.get(reason);
-    if (entry) entry.count++;
-    else this.counts.set(reason, { count: 1, example });
+    if (!entry) this.counts.set(reason, { count: 1, example });
+    else {
+      entry.count++;
+      if (example !== entry.example && comparePlaces(example, entry.example) < 0) entry.example = example;
+    }
+  }
+
+  /** As `add`, but what the example names is counted once, although it is met in every epoch. */
+  addOnce(reason: string, example: string): void {
+    if (this.met.has(example)) return;
+    this.met.add(example);
+    this.add(reason, example);
   }
 
   get total(): number {
@@ -75,6 +90,7 @@ export function filterCuts(cuts: readonly Cut[], { minUtterance, maxUtterance, s
     if (cut.duration < minUtterance) return `shorter than ${minUtterance} s`;
     if (cut.duration > maxUtterance) return `longer than ${maxUtterance} s`;
     const tokens = encode(cut.text);
+    if (tokens.length === 0) return "with an empty transcript";
     if (Array.prototype.includes.call(tokens, unkId)) return "with characters that the tokenizer does not know";
     if (encoderFrames(featureFrames(cut.duration, sampleRate)) < neededFrames(tokens, ctc)) return "with more tokens than frames";
     return undefined;

@@ -1,6 +1,22 @@
 /** What training reads: manifests, with what cannot be used counted by reason, and the batches of each epoch. */
 import { SpecAugment } from "../audio/index.ts";
-import { type Cut, concatenate, createSampler, filterCuts, LeftOut, loadManifest, loadTarredCuts, memorySource, perturbSpeed, type SamplerOptions } from "../data/index.ts";
+import {
+  type Cut,
+  concatenate,
+  createSampler,
+  encoderFrames,
+  filterCuts,
+  LeftOut,
+  type LoadOptions,
+  loadBatches,
+  loadManifest,
+  loadTarredCuts,
+  memorySource,
+  minFeatureFrames,
+  neededFrames,
+  perturbSpeed,
+  type SamplerOptions,
+} from "../data/index.ts";
 import type { SentencePiece } from "../text/index.ts";
 import { TrainError } from "../util/errors.ts";
 import { Random } from "../util/random.ts";
@@ -41,6 +57,42 @@ export async function prepareCuts({ manifests, tars, say = () => {} }: Source, t
       fix: "check --min-utterance, --max-utterance and the tokenizer",
     });
   return { cuts, leftOut, duration: cuts.reduce((sum, cut) => sum + cut.duration, 0) };
+}
+
+/**
+ * What loading leaves out, each utterance counted once: audio that cannot be used, and audio that is shorter than its manifest says
+ * and has too few frames for its transcript, whose CTC loss would be infinite.
+ */
+export function leaveOutUnusable(leftOut: LeftOut, tokensOf: (text: string) => ArrayLike<number>, useCtc: boolean): Required<Pick<LoadOptions, "accept" | "onError">> {
+  return {
+    accept(cut, frames) {
+      const enough = frames >= minFeatureFrames && encoderFrames(frames) >= neededFrames(tokensOf(cut.text), useCtc);
+      if (!enough) leftOut.addOnce("with more tokens than frames, in spite of the manifest's duration", cut.origin);
+      return enough;
+    },
+    onError: (error, cut) => leftOut.addOnce(`unusable audio: ${error.code}`, cut.origin),
+  };
+}
+
+/** The error for data of which the audio of no utterance can be used. */
+export function noUsableAudio(manifests: readonly string[], count: number, leftOut: LeftOut): TrainError {
+  return new TrainError("TRAIN_NO_DATA", {
+    at: manifests.join(", "),
+    message: `the audio of none of the ${count} utterances can be used: ${leftOut.lines().join("; ")}`,
+    fix: "run serac manifest check, which names each file that cannot be used",
+  });
+}
+
+/**
+ * Looks for an utterance that can be used, so that validation does not fail after an epoch of training; stops at the first.
+ * @throws TrainError TRAIN_NO_DATA when there is none
+ */
+export async function requireUsable(cuts: readonly Cut[], manifests: readonly string[], tokenizer: SentencePiece, options: TrainOptions): Promise<void> {
+  const leftOut = new LeftOut();
+  const { sampleRate, featureDim, useCtc } = options;
+  const single = cuts.map((cut) => [cut]);
+  for await (const _ of loadBatches(single, { sampleRate, featureDim, ...leaveOutUnusable(leftOut, (text) => tokenizer.encode(text), useCtc) })) return;
+  throw noUsableAudio(manifests, cuts.length, leftOut);
 }
 
 /** "2,700 utterances, 0.32 h, 0.14 to 2.3 s (median 0.42)" */

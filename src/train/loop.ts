@@ -1,7 +1,7 @@
 /** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
 import { appendFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Batch, type Cut, encoderFrames, LeftOut, loadBatches, minFeatureFrames, neededFrames } from "../data/index.ts";
+import { type Batch, type Cut, LeftOut, loadBatches } from "../data/index.ts";
 import { makeWritableFolder } from "../formats/atomic.ts";
 import {
   AsrModel,
@@ -23,10 +23,10 @@ import {
 import { Eden, ScaledAdam } from "../optim/index.ts";
 import { errorRate, SentencePiece } from "../text/index.ts";
 import { autocast, checkDevice, Generator, keep, scope, setThreads, type Tensor } from "../torch/index.ts";
-import { CheckpointError, TrainError } from "../util/errors.ts";
+import { CheckpointError, ConfigError, TrainError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
 import { Random } from "../util/random.ts";
-import { describeCuts, epochBatches, prepareCuts, specAugmentOf } from "./data.ts";
+import { describeCuts, epochBatches, leaveOutUnusable, noUsableAudio, prepareCuts, requireUsable, specAugmentOf } from "./data.ts";
 import { adjustedBatchCount, batchLoss } from "./loss.ts";
 import { addLosses, type LossSums, perFrame, showLosses, sumLosses } from "./metrics.ts";
 import { flattenState, unflattenState } from "./optimizerState.ts";
@@ -99,7 +99,8 @@ class Trainer {
   private replicas: Replicas | undefined;
   private replicaStates: readonly ReplicaState[] | undefined;
   private readonly tokens = new Map<string, number[]>();
-  private readonly unreadable = new LeftOut();
+  private readonly unusable = new LeftOut();
+  private readonly unusableInValidation = new LeftOut();
 
   private epoch: number;
   private batchesDone = 0;
@@ -125,6 +126,7 @@ class Trainer {
       const valid = await prepareCuts({ manifests: options.validManifest, tars: options.validTarredAudioFilepaths, say }, tokenizer, options);
       report.say(`validation data: ${describeCuts(valid)}`);
       for (const line of valid.leftOut.lines()) report.say(`left out of validation: ${line}`);
+      await requireUsable(valid.cuts, options.validManifest, tokenizer, options);
       validCuts = valid.cuts;
     }
     return new Trainer(options, report, tokenizerBytes, tokenizer, prepared.cuts, validCuts);
@@ -173,6 +175,16 @@ class Trainer {
         message: `it was trained with another tokenizer than ${this.options.bpeModel}`,
         fix: "give the same --bpe-model",
       });
+    for (const [name, flag] of [
+      ["sampleRate", "--sample-rate"],
+      ["featureDim", "--feature-dim"],
+    ] as const)
+      if (checkpoint.config[name] !== this.config[name])
+        throw new CheckpointError("CHECKPOINT_MISMATCH", {
+          at: path,
+          message: `it was trained on features of ${flag} ${checkpoint.config[name]}, not ${this.config[name]}`,
+          fix: `give ${flag} ${checkpoint.config[name]}`,
+        });
     this.model.loadStateDict(checkpoint.model);
     this.optimizer.loadStateDict(unflattenState({ tensors: checkpoint.optimizer, numbers: state.optimizer }));
     this.scheduler.loadStateDict(state.scheduler);
@@ -184,6 +196,11 @@ class Trainer {
     this.b = state.batchIdxTrain;
     this.setBatchCount();
     this.epoch = state.batchesDone > 0 ? state.epoch : state.epoch + 1;
+    if (this.epoch > this.options.numEpochs)
+      throw new ConfigError("CONFIG_BAD_VALUE", {
+        message: `${path} is of epoch ${state.epoch}, behind --num-epochs ${this.options.numEpochs}: there is nothing to train`,
+        fix: `give --num-epochs ${this.epoch} or more`,
+      });
     this.batchesDone = state.batchesDone;
     this.bestValidLoss = state.bestValidLoss;
     this.bestValidEpoch = state.bestValidEpoch;
@@ -223,7 +240,7 @@ class Trainer {
       path = epochPath(expDir, this.epoch);
       await this.save(path);
     }
-    for (const line of this.unreadable.lines()) this.report.say(`left out while training: ${line}`);
+    for (const line of this.unusable.lines()) this.report.say(`left out while training: ${line}`);
     return { checkpoint: path, epochs: this.epoch - (path.includes("checkpoint-") ? 0 : 1), updates: this.b, validLoss: this.lastValidLoss, validWer: this.lastWer, interrupted };
   }
 
@@ -248,8 +265,7 @@ class Trainer {
       specAugment,
       seed: options.seed * 8191 + epoch,
       start: this.batchesDone,
-      accept: (cut, frames) => this.accepts(cut, frames),
-      onError: (error, cut) => this.unreadable.add(`unusable audio: ${error.code}`, cut.origin),
+      ...leaveOutUnusable(this.unusable, (text) => this.tokensOf(text), options.useCtc),
     });
     for await (const batch of loader) {
       if (signal?.aborted || (options.maxSteps > 0 && this.b >= options.maxSteps)) return false;
@@ -274,6 +290,13 @@ class Trainer {
       }
       await new Promise((resume) => setImmediate(resume)); // Ctrl-C is only seen when the event loop turns
     }
+    if (batches.length === 0)
+      throw new TrainError("TRAIN_NO_DATA", {
+        at: options.trainManifest.join(", "),
+        message: `epoch ${epoch} has no batch: none is full`,
+        fix: "lower --max-duration or leave out --drop-last",
+      });
+    if (this.batchesDone === 0) throw noUsableAudio(options.trainManifest, batches.flat().length, this.unusable);
     return true;
   }
 
@@ -299,13 +322,6 @@ class Trainer {
       if (this.b % options.averagePeriod === 0) updateAverage(this.average, this.model, { batchIdxTrain: this.b, averagePeriod: options.averagePeriod });
     });
     return sums;
-  }
-
-  /** The manifest's durations may be wrong: what the audio really has is checked again, since a CTC loss of too few frames is infinite. */
-  private accepts(cut: Cut, frames: number): boolean {
-    const enough = frames >= minFeatureFrames && encoderFrames(frames) >= neededFrames(this.tokensOf(cut.text), this.options.useCtc);
-    if (!enough) this.unreadable.add("with more tokens than frames, in spite of the manifest's duration", cut.origin);
-    return enough;
   }
 
   private setBatchCount(): void {
@@ -351,8 +367,18 @@ class Trainer {
   private async validateNow(wer: boolean): Promise<Validation | undefined> {
     if (!this.validCuts) return undefined;
     this.model.eval();
-    const validation = await validate(this.model, this.validCuts, this.tokenizer, this.options, { b: this.b, wer });
+    const leftOut = this.unusableInValidation;
+    const before = leftOut.total;
+    const validation = await validate(this.model, this.validCuts, this.tokenizer, this.options, { b: this.b, wer, leftOut });
+    if (leftOut.total > before) for (const line of leftOut.lines()) this.report.say(`left out of validation: ${line}`);
     const { sums, errors } = validation;
+    if (sums.frames === 0) {
+      // The audio was there when training began: what was learnt is kept.
+      const path = batchPath(this.options.expDir, this.b);
+      await this.save(path);
+      this.report.say(`saved ${path}; to go on: --start-batch ${this.b}`);
+      throw noUsableAudio(this.options.validManifest ?? [], this.validCuts.length, leftOut);
+    }
     const loss = perFrame(sums).loss as number;
     this.lastValidLoss = loss;
     if (this.bestValidLoss === undefined || loss < this.bestValidLoss) {
@@ -361,7 +387,7 @@ class Trainer {
     }
     const wordErrorRate = errors && errorRate(errors);
     if (wordErrorRate !== undefined) this.lastWer = wordErrorRate;
-    this.report.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${wordErrorRate === undefined ? "" : `, WER ${(100 * wordErrorRate).toFixed(2)} %`}`);
+    this.report.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${errors ? `, WER ${wordErrorRate === undefined ? "-" : (100 * wordErrorRate).toFixed(2)} %` : ""}`);
     this.writeMetrics({ kind: "valid", epoch: this.epoch, batch: this.b, ...perFrame(sums), ...(wordErrorRate === undefined ? {} : { wer: wordErrorRate }) });
     return validation;
   }

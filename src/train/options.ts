@@ -89,6 +89,11 @@ export function checkTrainOptions(options: TrainOptions): TrainOptions {
   const { useTransducer, useCtc, useAttentionDecoder, ctcLossScale, attentionDecoderLossScale } = options;
   if (!useTransducer && !useCtc) refuse("neither --use-transducer nor --use-ctc is on", "turn one of them on");
   if (options.saveEveryN < options.averagePeriod) refuse(`--save-every-n is ${options.saveEveryN}, expected --average-period (${options.averagePeriod}) or more`);
+  if (options.startBatch === 0 && options.startEpoch > options.numEpochs)
+    refuse(
+      `--start-epoch ${options.startEpoch} is behind the last epoch, --num-epochs ${options.numEpochs}: there is nothing to train`,
+      `give --num-epochs ${options.startEpoch} or more`,
+    );
   if (options.minUtterance > options.maxUtterance) refuse(`--min-utterance ${options.minUtterance} is above --max-utterance ${options.maxUtterance}`);
   if (options.replicas > 1 && options.device !== "cpu") refuse(`--replicas ${options.replicas} is for --device cpu`, "leave it out");
   if (useTransducer) return options;

@@ -1,10 +1,10 @@
 /** Loss and word error rate on the validation set. */
-import { type Cut, loadBatches, minFeatureFrames } from "../data/index.ts";
+import { type Cut, type LeftOut, loadBatches } from "../data/index.ts";
 import { ctcGreedySearch, greedySearch } from "../decode/index.ts";
 import type { AsrModel } from "../models/index.ts";
 import { addCounts, align, countErrors, type ErrorCounts, type SentencePiece, splitWords } from "../text/index.ts";
 import { fromTypedArray, noGrad, scope } from "../torch/index.ts";
-import { bucketBatches } from "./data.ts";
+import { bucketBatches, leaveOutUnusable } from "./data.ts";
 import { batchLoss } from "./loss.ts";
 import { addLosses, type LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
@@ -15,13 +15,16 @@ export interface Validation {
   errors: ErrorCounts | undefined;
 }
 
-/** Runs the model over the cuts without gradients; the model must be in evaluation mode. */
+/**
+ * Runs the model over the cuts without gradients; the model must be in evaluation mode.
+ * @param leftOut counts the utterances that cannot be used
+ */
 export async function validate(
   model: AsrModel,
   cuts: readonly Cut[],
   tokenizer: SentencePiece,
   options: TrainOptions,
-  { b, wer }: { b: number; wer: boolean },
+  { b, wer, leftOut }: { b: number; wer: boolean; leftOut: LeftOut },
 ): Promise<Validation> {
   let sums: LossSums = { frames: 0 };
   let errors: ErrorCounts | undefined;
@@ -29,8 +32,7 @@ export async function validate(
   for await (const batch of loadBatches(batches, {
     sampleRate: options.sampleRate,
     featureDim: options.featureDim,
-    accept: (_, frames) => frames >= minFeatureFrames,
-    onError: () => {},
+    ...leaveOutUnusable(leftOut, (text) => tokenizer.encode(text), options.useCtc),
   })) {
     const y = batch.cuts.map((cut) => Array.from(tokenizer.encode(cut.text)));
     noGrad(() =>

@@ -36,6 +36,20 @@ describe("filterCuts", () => {
     ]);
   });
 
+  test("an empty transcript is left out", () => {
+    const leftOut = new LeftOut();
+    const options = { minUtterance: 1, maxUtterance: 20, sampleRate: 16000, ctc: true, encode, unkId: 2 };
+    expect(filterCuts([cut("", 2), cut("good", 2)], options, leftOut).map((c) => c.text)).toEqual(["good"]);
+    expect(leftOut.lines()).toEqual(["1 with an empty transcript (first: m:)"]);
+  });
+
+  test("the first example is the lowest line, in whatever order they come; addOnce counts an utterance once", () => {
+    const leftOut = new LeftOut();
+    for (const line of [100, 20, 3, 20]) leftOut.add("long", `a.jsonl:${line}`);
+    for (let epoch = 0; epoch < 3; epoch++) for (const line of [12, 5]) leftOut.addOnce("missing", `a.jsonl:${line}`);
+    expect(leftOut.lines()).toEqual(["4 long (first: a.jsonl:3)", "2 missing (first: a.jsonl:5)"]);
+  });
+
   test("the bound on tokens is exact: repeats cost a blank in CTC only", () => {
     expect(neededFrames([5, 5, 6], true)).toBe(4);
     expect(neededFrames([5, 5, 6], false)).toBe(3);
