@@ -2,15 +2,33 @@ import { basename, join } from "node:path";
 import { type Cut, LeftOut, loadManifest, loadTarredCuts } from "../data/index.ts";
 import { makeWritableFolder, writeFileAtomic } from "../formats/atomic.ts";
 import { errorRate, formatErrorLine, formatErrors, formatRecogs, formatSummary, type ScoredUtterance, splitWords } from "../text/index.ts";
+import { ConfigError, ManifestError } from "../util/errors.ts";
 import { number, path, strings } from "../util/options.ts";
 import { command } from "./command.ts";
 import { loadRecognizer, recognizerOptions } from "./model.ts";
+
+/** The manifests by the names that their result files get. @throws ConfigError CONFIG_BAD_VALUE where two would write to the same files */
+function setNames(manifests: readonly string[]): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const manifest of manifests) {
+    const name = basename(manifest).replace(/\.jsonl?(\.gz)?$/, "");
+    const other = names.get(name);
+    if (other !== undefined)
+      throw new ConfigError("CONFIG_BAD_VALUE", {
+        message: `--manifest names ${other} and ${manifest}, whose results would both be written to recogs-${name}-...txt`,
+        fix: "decode them one at a time, each with a --res-dir of its own",
+      });
+    names.set(name, manifest);
+  }
+  return names;
+}
 
 /** `serac decode`: recognises manifests, scores them, writes icefall's files. */
 export const decode = command({
   name: "decode",
   summary: "Recognise a manifest and score it: recogs, errs and wer-summary files",
-  description: "The model's shape and the tokenizer come from the checkpoint. Files are written to EXP-DIR/METHOD, in icefall's formats.",
+  description:
+    "The model's shape and the tokenizer come from the checkpoint. Files are written to EXP-DIR/METHOD, in icefall's formats. Utterances that cannot be used are left out and counted; a manifest of which none can be used is an error. Where no line has a text, the word error rate is shown as -.",
   examples: [
     "serac decode --exp-dir exp --epoch 30 --avg 9 --manifest test.jsonl",
     "serac decode --checkpoint exp/epoch-30.safetensors --manifest test.jsonl --decoding-method ctc-greedy-search --json",
@@ -23,13 +41,13 @@ export const decode = command({
     resDir: path({ help: "folder of the results; EXP-DIR/METHOD where not given" }),
   },
   async run(options, out) {
+    const names = setNames(options.manifest);
     const { recognizer, suffix } = loadRecognizer(options);
     const { method } = recognizer;
     const resDir = options.resDir ?? join(options.checkpoint ? "." : options.expDir, method);
     makeWritableFolder(resDir);
     const results: Record<string, unknown>[] = [];
-    for (const manifest of options.manifest) {
-      const name = basename(manifest).replace(/\.jsonl?(\.gz)?$/, "");
+    for (const [name, manifest] of names) {
       const leftOut = new LeftOut();
       const cuts = options.tarredAudioFilepaths
         ? await loadTarredCuts({ manifest, tars: options.tarredAudioFilepaths }, { leftOut, say: (line) => out.say(line), needDuration: false })
@@ -48,19 +66,29 @@ export const decode = command({
       }
       progress.finish();
       const seconds = (performance.now() - started) / 1000;
+      if (scored.length === 0)
+        throw new ManifestError("SOURCE_EMPTY", {
+          at: manifest,
+          message: `no utterance could be recognised: ${leftOut.lines().join("; ") || "the manifest has no line"}`,
+          fix: "run serac manifest check, which names each line and file that cannot be used",
+        });
+      for (const line of leftOut.lines()) out.say(`left out: ${line}`);
       const { text, percent, ...counts } = formatErrors(scored);
       const file = (kind: string): string => join(resDir, `${kind}-${name}-${suffix}.txt`);
       writeFileAtomic(file("recogs"), formatRecogs(scored));
       writeFileAtomic(file("errs"), text);
       writeFileAtomic(file("wer-summary"), formatSummary({ [method]: percent }));
-      for (const line of leftOut.lines()) out.say(`left out: ${line}`);
+      const withoutReference = scored.filter(({ ref }) => ref.length === 0).length;
+      if (counts.words === 0) out.say(`${name}: no line has a reference text, so there is no word error rate; what was recognised is in ${file("recogs")}`);
+      else if (withoutReference > 0) out.say(`${name}: ${withoutReference} utterances have no reference text; words recognised in them count as insertions`);
       results.push({
         set: name,
         method,
         utterances: scored.length,
         leftOut: leftOut.total,
+        withoutReference,
         ...counts,
-        wer: errorRate(counts),
+        wer: errorRate(counts) ?? null,
         audioSeconds: audio,
         seconds,
         recogs: file("recogs"),

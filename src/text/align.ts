@@ -83,10 +83,9 @@ export function addCounts(a: ErrorCounts, b: ErrorCounts): ErrorCounts {
   };
 }
 
-/** Errors per word of the reference; 0 without either, infinite where there are errors but no words. */
-export function errorRate({ insertions, deletions, substitutions, words }: ErrorCounts): number {
-  const errors = insertions + deletions + substitutions;
-  return errors === 0 ? 0 : errors / words;
+/** Errors per word of the reference; undefined where that has no word. */
+export function errorRate({ insertions, deletions, substitutions, words }: ErrorCounts): number | undefined {
+  return words === 0 ? undefined : (insertions + deletions + substitutions) / words;
 }
 
 /** The words of a text: what white space parts. */

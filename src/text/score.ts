@@ -45,16 +45,13 @@ function pythonList(words: readonly string[]): string {
   return `[${words.map(pythonRepr).join(", ")}]`;
 }
 
-/** Errors per hundred words; computed in the order in which Python does. */
-function percentOf({ insertions, deletions, substitutions, words }: ErrorCounts): number {
-  const errors = insertions + deletions + substitutions;
-  return errors === 0 ? 0 : (100 * errors) / words;
+/** Errors per hundred words, computed in the order in which Python does; undefined where the reference has no word. */
+function percentOf({ insertions, deletions, substitutions, words }: ErrorCounts): number | undefined {
+  return words === 0 ? undefined : (100 * (insertions + deletions + substitutions)) / words;
 }
 
-/** Python's "%.2f". */
-function twoDecimals(x: number): string {
-  return Number.isFinite(x) ? x.toFixed(2) : "inf";
-}
+/** What stands in place of a rate over no word. icefall divides by zero there. */
+const noRate = "-";
 
 const byId = (a: { id: string }, b: { id: string }): number => comparePython(a.id, b.id);
 
@@ -93,8 +90,8 @@ export function formatAlignment(pairs: readonly AlignedPair[]): string {
 /** What errs-*.txt says, and the counts behind it. */
 export interface ErrorReport extends ErrorCounts {
   text: string;
-  /** Errors per hundred words of the reference, rounded to two decimals as icefall keeps it. */
-  percent: number;
+  /** Errors per hundred words of the reference, rounded to two decimals as icefall keeps it; undefined where it has no word. */
+  percent: number | undefined;
 }
 
 /** errs-*.txt; utterances are listed sorted by id. */
@@ -102,7 +99,7 @@ export function formatErrors(utterances: readonly ScoredUtterance[]): ErrorRepor
   const sorted = [...utterances].sort(byId);
   const alignments = sorted.map(({ ref, hyp }) => align(ref, hyp));
   const counts = countErrors(alignments.flat());
-  const percent = percentOf(counts);
+  const percent = percentOf(counts)?.toFixed(2);
 
   const substitutions = new Map<string, { count: number; ref: string; hyp: string }>();
   const deletions = new Map<string, number>();
@@ -138,7 +135,7 @@ export function formatErrors(utterances: readonly ScoredUtterance[]): ErrorRepor
     .sort((a, b) => b.errors - a.errors || comparePython(b.word, a.word));
 
   const lines = [
-    `%WER = ${twoDecimals(percent)}`,
+    `%WER = ${percent ?? noRate}`,
     `Errors: ${counts.insertions} insertions, ${counts.deletions} deletions, ${counts.substitutions} substitutions, over ${counts.words} reference words (${counts.correct} correct)`,
     "Search below for sections starting with PER-UTT DETAILS:, SUBSTITUTIONS:, DELETIONS:, INSERTIONS:, PER-WORD STATS:",
     "",
@@ -157,21 +154,23 @@ export function formatErrors(utterances: readonly ScoredUtterance[]): ErrorRepor
     "PER-WORD STATS: word  corr tot_errs count_in_ref count_in_hyp",
     ...perWord.map((w) => `${w.word}   ${w.correct} ${w.errors} ${w.correct + w.refSubstituted + w.deleted} ${w.correct + w.hypSubstituted + w.inserted}`),
   ];
-  return { ...counts, percent: Number.isFinite(percent) ? Number(percent.toFixed(2)) : percent, text: `${lines.join("\n")}\n` };
+  return { ...counts, percent: percent === undefined ? undefined : Number(percent), text: `${lines.join("\n")}\n` };
 }
 
 /** The line that icefall logs for a test set. */
 export function formatErrorLine(name: string, counts: ErrorCounts): string {
   const { insertions, deletions, substitutions, words } = counts;
-  return `[${name}] %WER ${twoDecimals(percentOf(counts))}% [${insertions + deletions + substitutions} / ${words}, ${insertions} ins, ${deletions} del, ${substitutions} sub ]`;
+  const percent = percentOf(counts);
+  return `[${name}] %WER ${percent === undefined ? noRate : `${percent.toFixed(2)}%`} [${insertions + deletions + substitutions} / ${words}, ${insertions} ins, ${deletions} del, ${substitutions} sub ]`;
 }
 
 /**
  * wer-summary-*.txt: the settings of a decoding method and their rates, the best first.
  * @param percents `percent` of each setting's report
  */
-export function formatSummary(percents: Readonly<Record<string, number>> | ReadonlyMap<string, number>): string {
-  const entries: [string, number][] = percents instanceof Map ? [...percents] : Object.entries(percents);
-  const lines = entries.sort(([, a], [, b]) => a - b).map(([settings, x]) => `${settings}\t${pythonFloat(x)}`);
+export function formatSummary(percents: Readonly<Record<string, number | undefined>> | ReadonlyMap<string, number | undefined>): string {
+  const entries: [string, number | undefined][] = percents instanceof Map ? [...percents] : Object.entries(percents);
+  const known = entries.filter((entry): entry is [string, number] => entry[1] !== undefined).sort(([, a], [, b]) => a - b);
+  const lines = [...known.map(([settings, x]) => `${settings}\t${pythonFloat(x)}`), ...entries.filter(([, x]) => x === undefined).map(([settings]) => `${settings}\t${noRate}`)];
   return ["settings\tWER", ...lines].map((line) => `${line}\n`).join("");
 }

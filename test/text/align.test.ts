@@ -54,6 +54,6 @@ test("rates are of the whole corpus", () => {
   const a = countErrors(align(words("a b c d"), words("a b c d")));
   const b = countErrors(align(words("x"), words("y z")));
   expect(errorRate(addCounts(a, b))).toBeCloseTo(2 / 5);
-  expect(errorRate(countErrors(align([], [])))).toBe(0);
-  expect(errorRate(countErrors(align([], ["a"])))).toBe(Infinity);
+  expect(errorRate(countErrors(align([], [])))).toBeUndefined();
+  expect(errorRate(countErrors(align([], ["a"])))).toBeUndefined();
 });

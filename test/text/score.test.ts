@@ -81,9 +81,12 @@ test("neighbouring errors merge into one", () => {
   expect(formatAlignment([])).toBe("");
 });
 
-test("no references and no errors do not divide by zero", () => {
-  expect(formatErrors([])).toMatchObject({ percent: 0, words: 0 });
-  expect(formatErrors([utterance("a", "", "x")]).text).toMatch(/^%WER = inf\n/);
+test("a rate over no word is shown as a dash", () => {
+  expect(formatErrors([])).toMatchObject({ percent: undefined, words: 0 });
+  const report = formatErrors([utterance("a", "", "x")]);
+  expect(report.text).toMatch(/^%WER = -\n/);
+  expect(formatErrorLine("a", report)).toBe("[a] %WER - [1 / 0, 1 ins, 0 del, 0 sub ]");
+  expect(formatSummary({ beam: report.percent, greedy: 1 })).toBe("settings\tWER\ngreedy\t1.0\nbeam\t-\n");
 });
 
 test("the summary is sorted by rate", () => {
