@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { serializeWav } from "../../src/formats/index.ts";
+import { describeLibtorch } from "../../src/torch/index.ts";
 import { flagOf } from "../../src/util/options.ts";
 import { packageRoot } from "../../src/util/paths.ts";
 import { Random } from "../../src/util/random.ts";
@@ -90,14 +91,15 @@ describe("transcribe", () => {
     writeFileSync(join(folder, "short.wav"), wav(new Float32Array(80)));
     writeFileSync(join(folder, "none.wav"), wav(new Float32Array(0)));
     writeFileSync(join(folder, "nan.wav"), wav(new Float32Array(8000).fill(Number.NaN)));
+    writeFileSync(join(folder, "big.wav"), wav(new Float32Array(8000).fill(1e30)));
     writeFileSync(join(folder, "text.flac"), "not audio");
     writeFileSync(join(folder, "empty.wav"), "");
     writeFileSync(join(folder, "cut.wav"), wav(speak(["mid", "low"], new Random(3))).subarray(0, 60));
-    const files = ["said.wav", "short.wav", "missing.wav", "nan.wav", "text.flac", "empty.wav"];
+    const files = ["said.wav", "short.wav", "missing.wav", "nan.wav", "big.wav", "text.flac", "empty.wav"];
     const { code, stdout, stderr } = await serac(["transcribe", "--exp-dir", "exp", "--avg", "8", ...files]);
     expect(code).toBe(1);
     expect(stdout).toBe("said.wav\tmid low\nshort.wav\t\n");
-    for (const name of ["missing.wav", "nan.wav", "text.flac", "empty.wav"]) expect(stderr).toMatch(new RegExp(`${name}.*\\[AUDIO_`));
+    for (const name of ["missing.wav", "nan.wav", "big.wav", "text.flac", "empty.wav"]) expect(stderr).toMatch(new RegExp(`${name}.*\\[AUDIO_`));
 
     const one = await serac(["transcribe", "--exp-dir", "exp", "--avg", "8", "--json", "said.wav"]);
     expect(one.code).toBe(0);
@@ -130,13 +132,34 @@ describe("train", () => {
     expect(second.stderr).toContain(`resumed from stop/checkpoint-${batch}.safetensors`);
   });
 
+  test.skipIf(describeLibtorch().cuda)("a device that is not there ends it before anything is read", async () => {
+    const { code, stderr } = await serac(["train", ...trainFlags, "--device", "cuda", "--train-manifest", "none.jsonl", "--exp-dir", "never"]);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^serac: CUDA is not there: .*\[TORCH_NO_DEVICE\]\. Use --device cpu.*\n$/);
+    expect(readdirSync(folder)).not.toContain("never");
+  });
+
+  test.each([
+    ["bpe train", (manifest: string) => ["bpe", "train", "--manifest", manifest, "--vocab-size", "18", "--out", "bad.model"]],
+    ["train", (manifest: string) => ["train", ...trainFlags, "--train-manifest", manifest, "--exp-dir", "bad"]],
+    ["decode", (manifest: string) => ["decode", "--exp-dir", "exp", "--manifest", manifest, "--res-dir", "bad"]],
+  ])("%s counts the reasons where no line of a manifest can be used", async (_, args) => {
+    writeFileSync(join(folder, "bad.jsonl"), '{"audio_filepath": "a.wav", "duration": "abc"}\n{"audio_filepath": "a.wav", "duration": -1}\n{"duration": 1}\n');
+    const { code, stderr } = await serac(args("bad.jsonl"));
+    expect(code).toBe(1);
+    expect(stderr).toContain('2 with MANIFEST_BAD_DURATION (first: bad.jsonl:1: "duration" is "abc"');
+    expect(stderr).toContain('1 with MANIFEST_NO_AUDIO (first: bad.jsonl:3: no "audio_filepath")');
+    expect(stderr).not.toContain("    at ");
+  });
+
   test("wrong values and missing files end with what to do", async () => {
     expect(await serac(["train", ...trainFlags, "--max-duration", "much"])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('--max-duration is "much", expected a number'),
     });
     expect(await serac(["train", ...trainFlags, "--train-manifest", "none.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("FILE_MISSING") });
-    expect(await serac(["train", ...trainFlags, "--bpe-model", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("TEXT_NOT_A_MODEL") });
+    expect(await serac(["train", ...trainFlags, "--bpe-model", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringMatching(/test\.jsonl: .*TEXT_NOT_A_MODEL/) });
+    expect(await serac(["train", ...trainFlags, "--device", "gpu"])).toMatchObject({ code: 2, stderr: expect.stringContaining('--device is "gpu", expected') });
     expect(await serac(["bpe", "train", "--manifest", "train.jsonl", "--vocab-size", "5000", "--out", "big.model"])).toMatchObject({
       code: 1,
       stderr: expect.stringContaining("TEXT_VOCAB_TOO_LARGE"),
