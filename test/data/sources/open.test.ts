@@ -367,7 +367,11 @@ input_cfg:
     ["a nested file that is missing", "input_cfg: nowhere.yaml\n", /^train\.yaml:1: input_cfg is nowhere\.yaml: there is no such file/],
     ["a value of the wrong kind", "manifest_filepath: A\nbatch_size: many\n", /^train\.yaml:2: batch_size is "many", expected a whole number of 1 or more/],
     ["a mandatory value", "manifest_filepath: ???\n", /manifest_filepath is \?\?\?, which stands for a value that has to be given/],
-    ["augmentation that is not there", "manifest_filepath: A\nlowpass_enabled: true\n", /^train\.yaml:2: lowpass_enabled is true, which serac does not have.*Leave lowpass_enabled out/],
+    [
+      "augmentation that is not there",
+      "manifest_filepath: A\nlowpass_enabled: true\n",
+      /^train\.yaml:2: lowpass_enabled is true, which serac does not have.*Leave lowpass_enabled out/,
+    ],
     ["batch sizes without bins", "manifest_filepath: A\nbucket_batch_size: [1, 2]\n", /^train\.yaml:2: bucket_batch_size is set without bucket_duration_bins/],
     ["bins of another number", "manifest_filepath: A\nbucket_batch_size: [1, 2]\nbucket_duration_bins: [3]\n", /has 2 numbers for 1 bins/],
     ["bounds that leave nothing", "manifest_filepath: A\nmin_duration: 5\nmax_duration: 3\n", /^train\.yaml:2: min_duration is 5, more than max_duration, 3/],
