@@ -52,7 +52,7 @@ export class TarWriter {
   constructor(fd: number, options: WriteTarOptions = {}) {
     this.fd = fd;
     this.options = options;
-    const size = Math.max(options.bufferSize ?? 1 << 18, recordSize);
+    const size = Math.max(options.bufferSize ?? 1 << 17, recordSize);
     this.buffer = spare?.length === size ? spare : Buffer.allocUnsafeSlow(size);
     spare = undefined;
   }

@@ -33,7 +33,7 @@ const shown = 5;
  * @throws ManifestError TARRED_AUDIO where audio is missing, unless the options leave such lines out or only write manifests
  */
 export async function checkAudio(plan: ConversionPlan, pool: JobPool, options: ConvertOptions, { say, signal }: ConvertListener): Promise<CheckedPlan> {
-  const step = Math.max(500, Math.min(50_000, Math.ceil(plan.count / (2 * threadsOf(options.workers)))));
+  const step = Math.max(250, Math.min(20_000, Math.ceil(plan.count / (8 * threadsOf(options.workers)))));
   const parts = Math.ceil(plan.count / step);
   const found: { bad: { row: number; why: string }[]; hashes: Uint32Array }[] = [];
   let bytes = 0;
@@ -49,8 +49,7 @@ export async function checkAudio(plan: ConversionPlan, pool: JobPool, options: C
       found[part] = { bad: result.bad.map(({ row, why }) => ({ row: row + part * step, why })), hashes: result.hashes };
       bytes += result.bytes;
     },
-    undefined,
-    signal,
+    { signal, here: true },
   );
   const names = new NameTable();
   for (const { hashes } of found) names.add(hashes);

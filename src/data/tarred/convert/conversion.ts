@@ -222,7 +222,7 @@ async function writeShards(
     listener.shard?.(result);
   };
   try {
-    await pool.run(jobs(), onResult, listener.entries, listener.signal);
+    await pool.run(jobs(), onResult, { onEntries: listener.entries, signal: listener.signal });
   } catch (error) {
     if (results.length > 0) say(`${results.length} of ${shards.length} shards are finished: the same command goes on from there.`);
     throw error;

@@ -114,7 +114,7 @@ export async function tarShards(options: PartialOptions, listener: ConvertListen
     const pool = new JobPool(poolSize(numWorkers, shards.length, encodes(settings)));
     pool.start();
     try {
-      await pool.run(jobs(), onResult, listener.entries, listener.signal);
+      await pool.run(jobs(), onResult, { onEntries: listener.entries, signal: listener.signal });
     } finally {
       await pool.close();
     }

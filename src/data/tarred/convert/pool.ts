@@ -51,8 +51,13 @@ export class JobPool {
   /**
    * Does jobs, as many at a time as there are threads, and takes their results in any order. The first failure ends it, after jobs under way have ended.
    * @param jobs asked for one by one, so that they need not all be in memory
+   * @param options.here this thread does jobs too: short ones are done while the others still start
    */
-  async run<J extends Job>(jobs: Iterable<J>, onResult: (result: JobResult<J>, job: J) => void, onEntries?: (count: number) => void, signal?: AbortSignal): Promise<void> {
+  async run<J extends Job>(
+    jobs: Iterable<J>,
+    onResult: (result: JobResult<J>, job: J) => void,
+    { onEntries, signal, here = false }: { onEntries?: ((count: number) => void) | undefined; signal?: AbortSignal | undefined; here?: boolean } = {},
+  ): Promise<void> {
     const queue = jobs[Symbol.iterator]();
     let failure: { error: unknown } | undefined;
     const lane = async (work: (job: J) => Promise<JobResult<J>>): Promise<void> => {
@@ -66,12 +71,13 @@ export class JobPool {
         if (failure) return;
       }
     };
-    if (this.workers.length === 0)
-      await lane(async (job) => {
-        await setImmediate(); // an interrupt is heard between jobs
-        return runJob(job, onEntries);
-      });
-    else await Promise.all(this.workers.map((worker) => lane((job) => this.send(worker, job, onEntries))));
+    const hereToo = async (job: J): Promise<JobResult<J>> => {
+      await setImmediate(); // an interrupt and other threads are heard between jobs
+      return runJob(job, onEntries);
+    };
+    const lanes = this.workers.map((worker) => lane((job) => this.send(worker, job, onEntries)));
+    if (here || lanes.length === 0) lanes.push(lane(hereToo));
+    await Promise.all(lanes);
     if (failure) throw failure.error;
   }
 

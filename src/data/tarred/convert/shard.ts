@@ -117,7 +117,7 @@ class ShardMaker {
     const { sliceWithOffset: slice, forceCodec, forceSamplingRate } = settings;
     const flat = flattenPath(audio);
     let base = withoutSubMark(flat.base);
-    if (this.distinct.has(pathKey(audio))) base = distinctBase(base, audio);
+    if (this.distinct.size > 0 && this.distinct.has(pathKey(audio))) base = distinctBase(base, audio);
     if (base !== flat.base && !this.firstNames.has(audio)) this.renamed++;
     const encoded = slice || forceSamplingRate !== undefined ? codecOfName(audio) : undefined;
     const codec = forceCodec ?? encoded;
