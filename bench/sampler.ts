@@ -6,7 +6,8 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, openSync, rmSync, statSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createSampler, type ItemSource, indexedManifest, lazyManifest, memorySource, openManifestIndex, type SamplerOptions } from "../src/data/sampling/index.ts";
+import { createSampler, type ItemSource, indexedManifest, lazyManifest, memorySource, type SamplerOptions } from "../src/data/sampling/index.ts";
+import { openSources } from "../src/data/sources/index.ts";
 import { Random } from "../src/util/random.ts";
 
 const count = Number(process.env.SERAC_BENCH_CUTS ?? 1_000_000);
@@ -106,39 +107,48 @@ function lhotse(path: string): Record<string, Rate> {
   );
 }
 
+/** The manifest as a source: by its index alone, or as a config names it, with filters. */
+async function opened(kind: "index" | "config", path: string): Promise<ItemSource<{ duration: number }>> {
+  if (kind === "index") return indexedManifest(path, { parse });
+  const { source } = await openSources({ input_cfg: [{ type: "lhotse", cuts_path: path }], min_duration: 0.5, max_duration: 30, force_finite: true });
+  return source;
+}
+
 /** What is measured in a process of its own, so that memory and start-up are its own too. */
 async function inside(what: string, path: string): Promise<void> {
   const start = performance.now();
-  if (what === "start") {
-    const sampler = await createSampler(indexedManifest(path, { parse }), settings);
-    const stream = await sampler.epoch(0);
-    const batch = await stream.next();
+  const [kind, mode] = what.split(" ") as [string, string];
+  const by = mode as "index" | "config";
+  if (kind === "build") {
+    await opened(by, path);
+    console.log(`index built in ${seconds(start)}, by ${by}`);
+  } else if (kind === "start") {
+    const sampler = await createSampler(await opened(by, path), settings);
+    const batch = await (await sampler.epoch(0)).next();
     await batch?.load();
-    console.log(`start to the first loaded batch: ${seconds(start)} (target: 2 s)`);
-  } else if (what === "restart") {
-    const source = indexedManifest(path, { parse });
-    const sampler = await createSampler(source, settings);
+    console.log(`start to the first loaded batch, by ${by}: ${seconds(start)} (target: 2 s)`);
+  } else if (kind === "restart") {
+    const sampler = await createSampler(await opened(by, path), settings);
     const stream = await sampler.epoch(0);
     for (let seen = 0; seen < count / 2; ) seen += (await stream.next())?.refs.length ?? count;
     const saving = performance.now();
     const text = JSON.stringify(stream.state());
     console.log(`state: ${(text.length / 1024).toFixed(0)} KiB, saved in ${seconds(saving)}`);
     const again = performance.now();
-    const fresh = await createSampler(indexedManifest(path, { parse }), { ...settings });
-    const opened = performance.now();
+    const fresh = await createSampler(await opened(by, path), { ...settings });
+    const ready = performance.now();
     const resumed = await fresh.resume(JSON.parse(text));
     const [a, b] = [await resumed.next(), await stream.next()];
     await a?.load();
     if (String(a?.refs) !== String(b?.refs)) throw new Error("another batch after the restart");
-    console.log(`restart in the middle: ${seconds(opened)} to the next loaded batch, ${seconds(again)} with opening the manifest (target: 1 s)`);
+    console.log(`restart in the middle, by ${by}: ${seconds(ready)} to the next loaded batch, ${seconds(again)} with opening the manifest (target: 1 s)`);
   } else {
-    const [kind, mode] = what.split(" ") as [string, "serac" | "lhotse"];
-    const options = { ...settings, mode };
-    const source = kind === "lazy" || kind === "scanned" ? lazyManifest(path, { parse }) : indexedManifest(path, { parse });
-    const { wall, cpu } = await rate<LineCut>(source, options, kind === "loaded" || kind === "lazy");
+    const options = { ...settings, mode: mode as "serac" | "lhotse" };
+    const source = kind === "lazy" || kind === "scanned" ? lazyManifest(path, { parse }) : kind === "config" ? await opened("config", path) : indexedManifest(path, { parse });
+    const { wall, cpu } = await rate<unknown>(source, options, kind === "loaded" || kind === "lazy");
     console.log(`WALL ${wall} CPU ${cpu}`);
-    console.log(`MEMORY ${process.resourceUsage().maxRSS * 1024}`);
   }
+  console.log(`MEMORY ${process.resourceUsage().maxRSS * 1024}`);
 }
 
 function run(what: string, path: string): { text: string; rate: Rate; memory: number } {
@@ -148,15 +158,18 @@ function run(what: string, path: string): { text: string; rate: Rate; memory: nu
   return { text: stdout.trim(), rate: { wall: field("WALL"), cpu: field("CPU") }, memory: field("MEMORY") };
 }
 
+/** Says what a process said of itself. */
+function tell({ text, memory }: { text: string; memory: number }): void {
+  console.log(text.replace(/\nMEMORY.*/, `; ${(memory / 1e6).toFixed(0)} MB`));
+}
+
 async function main(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "serac-bench-"));
   const path = join(folder, "cuts.jsonl");
   try {
     generate(path);
     console.log(`${count} cuts, ${(statSync(path).size / 1e6).toFixed(0)} MB; batches of 600 s from 30 buckets, shuffled, 20,000 cuts held`);
-    const building = performance.now();
-    openManifestIndex(path);
-    console.log(`index built in ${seconds(building)}`);
+    for (const by of ["index", "config"]) tell(run(`build ${by}`, path));
     await new Promise((resolve) => setTimeout(resolve, 2500)); // until the index is clearly younger than the manifest
     const theirs = lhotse(path);
     const random = new Random(2);
@@ -192,8 +205,8 @@ async function main(): Promise<void> {
     measured("indexed serac", "indexed .jsonl", "lazy", 40);
     measured("indexed lhotse", "indexed .jsonl, mode lhotse", "lazy", 40);
     measured("loaded serac", "indexed .jsonl, each batch loaded", "lazy", 40);
-    console.log(run("start", path).text);
-    console.log(run("restart", path).text);
+    measured("config serac", "indexed .jsonl as a config names it, with filters", "lazy", 40);
+    for (const what of ["start", "restart"]) for (const by of ["index", "config"]) tell(run(`${what} ${by}`, path));
   } finally {
     rmSync(folder, { recursive: true });
   }

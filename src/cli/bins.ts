@@ -101,7 +101,7 @@ async function sourceOf(
   if (config) {
     const tokens2d = counter ? { bucket_duration_bins: [[1e9, 1e9]], bucket_batch_size: [1] } : {}; // what makes a source count tokens, without a bound
     const block = { metadata_only: true, force_finite: true, text_field: textField, lang_field: langField, ...tokens2d, ...config };
-    return (await openSources(block, { countTokens: counter && ((text, lang) => counter.count(text, lang)), onWarning })).source;
+    return (await openSources(block, { countTokens: counter && ((text, lang) => counter.count(text, lang)), tokensKey: counter?.key, onWarning })).source;
   }
   const tokens: TokenCounter | undefined = counter && {
     key: counter.key,

@@ -10,11 +10,11 @@ export class LeftOut {
   private readonly met = new Set<string>();
 
   /** @param example a place, as "train.jsonl:7"; the lowest of a reason is shown, in whatever order they come */
-  add(reason: string, example: string): void {
+  add(reason: string, example: string, count = 1): void {
     const entry = this.counts.get(reason);
-    if (!entry) this.counts.set(reason, { count: 1, example });
+    if (!entry) this.counts.set(reason, { count, example });
     else {
-      entry.count++;
+      entry.count += count;
       if (example !== entry.example && comparePlaces(example, entry.example) < 0) entry.example = example;
     }
   }

@@ -3,6 +3,18 @@ export { type MemberPlace, readCutAudio, readMember } from "./audioSource.ts";
 export { type Cut, concatenate, perturbSpeed } from "./cut.ts";
 export { encoderFrames, type FilterOptions, featureFrames, filterCuts, LeftOut, minFeatureFrames, neededFrames } from "./filter.ts";
 export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";
+export {
+  anyFormat,
+  type LineFigures,
+  type LineFormat,
+  type LineIndex,
+  lineIndexPath,
+  type OpenIndexOptions,
+  openAnyLineIndex,
+  openLineIndex,
+  type ParsedLine,
+  type TokenCounter,
+} from "./lineIndex/index.ts";
 export * from "./loading/index.ts";
 export * from "./manifest/index.ts";
 export { prefetch } from "./prefetch.ts";

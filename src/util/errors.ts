@@ -32,12 +32,16 @@ export class SeracError extends Error {
   }
 }
 
+/** What an error says, without its place, code and remedy. */
+export function messageOf({ message, at, code }: SeracError): string {
+  return message.slice(at === undefined ? 0 : at.length + 2, message.lastIndexOf(` [${code}]`));
+}
+
 /** An error with a place, where it has none, or one that says too little without: "a.wav, frame 3: ...". */
 export function placed(error: SeracError, place: string): SeracError {
   const { code, at, fix } = error;
   if (at?.includes(place)) return error;
-  const start = at === undefined ? 0 : at.length + 2;
-  const message = error.message.slice(start, error.message.lastIndexOf(` [${code}]`));
+  const message = messageOf(error);
   const Class = error.constructor as new (code: ErrorCode, details: ErrorDetails) => SeracError;
   return new Class(code, { message, at: at === undefined ? place : `${place}, ${at}`, fix, cause: error });
 }

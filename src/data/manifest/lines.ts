@@ -80,7 +80,8 @@ export async function* wholeLines(chunks: AsyncIterable<Buffer>): AsyncGenerator
 /** Takes a good line: what it holds, its own text, and its number. */
 type TakeLine = (value: ManifestObject, text: string, line: number) => void;
 
-class LineReader {
+/** Parses the lines of one manifest, given block by block. */
+export class LineReader {
   private line = 0;
   /** No line with something on it was seen yet. */
   private atStart = true;
@@ -95,16 +96,16 @@ class LineReader {
     this.onError = onError;
   }
 
-  /** Takes the good lines of a block of bytes. */
-  read(block: Buffer): void {
+  /** Takes the good lines of a block of whole lines. @param behind what follows it, as far as it was read */
+  read(block: Buffer, behind?: Buffer): void {
     const bytes = this.line === 0 && block[0] === 0xef && block[1] === 0xbb && block[2] === 0xbf ? block.subarray(3) : block;
     if (isAscii(bytes))
-      this.readText(bytes.toString("latin1")); // several times as fast, and most manifests are
-    else if (isUtf8(bytes)) this.readText(bytes.toString("utf8"));
+      this.readText(bytes.toString("latin1"), behind); // several times as fast, and most manifests are
+    else if (isUtf8(bytes)) this.readText(bytes.toString("utf8"), behind);
     else this.readBroken(bytes);
   }
 
-  private readText(block: string): void {
+  private readText(block: string, behind?: Buffer): void {
     const { path, take } = this;
     let start = 0;
     while (start < block.length) {
@@ -122,7 +123,7 @@ class LineReader {
         if (blank.test(text)) continue;
         const second = secondLook(text, `${path}:${this.line}`);
         if (second instanceof FormatError) {
-          if (this.atStart && isPrettyPrinted(block.slice(from))) throw this.prettyPrinted(text);
+          if (this.atStart && isPrettyPrinted(block.slice(from) + (behind?.toString("utf8") ?? ""))) throw this.prettyPrinted(text);
           this.atStart = false;
           this.fail(second);
           continue;

@@ -2,7 +2,8 @@
  * Sources whose items are all known: their durations lie in a column in memory, and each is found by its number. Shuffled over the whole epoch,
  * divided among readers without reading what is another's, and restored at once from any place.
  */
-import { ConfigError, ManifestError, type SeracError } from "../../util/errors.ts";
+import { ConfigError } from "../../util/errors.ts";
+import { badDuration } from "../lineIndex/index.ts";
 import { hashNumbers } from "./fingerprint.ts";
 import { Permutation } from "./permutation.ts";
 import type { EpochOptions, ItemBlock, ItemSource, ItemStream, Json, StreamPosition } from "./source.ts";
@@ -119,15 +120,6 @@ export function memorySource<T extends { duration: number }>(
     load: async (rows) => Array.from(rows, (row) => items[row] as T),
     where,
     fingerprint: () => identity ?? "memory",
-  });
-}
-
-/** @returns the error for a duration that no batch can be made by */
-export function badDuration(duration: number, at: string): SeracError {
-  return new ManifestError("MANIFEST_BAD_DURATION", {
-    at,
-    message: `the duration is ${duration}, expected seconds above 0`,
-    fix: "mend the manifest: serac manifest check --fix OUT.jsonl MANIFEST",
   });
 }
 

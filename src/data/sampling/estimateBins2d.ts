@@ -3,7 +3,7 @@
  * them. Unlike there, the output lengths of a bucket are those of its own utterances, and utterances with one rate of tokens are no outliers.
  */
 import { ConfigError } from "../../util/errors.ts";
-import { estimateDurationBins } from "../tarred/convert/durationBins.ts";
+import { estimateDurationBins } from "../durationBins.ts";
 import type { Bin2d } from "./bins.ts";
 
 /** How to estimate. */

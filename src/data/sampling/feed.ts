@@ -1,8 +1,9 @@
 /** Items on their way from a source into a sampler: checked, and those that no batch can take left out and counted. */
 import { ConfigError, internal } from "../../util/errors.ts";
 import type { LeftOut } from "../filter.ts";
+import { badDuration } from "../lineIndex/index.ts";
 import type { Buckets } from "./bins.ts";
-import { badDuration, type ItemBounds } from "./columnSource.ts";
+import type { ItemBounds } from "./columnSource.ts";
 import type { Filling } from "./limits.ts";
 import type { ItemSource, ItemStream, Json } from "./source.ts";
 

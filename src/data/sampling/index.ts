@@ -1,15 +1,14 @@
 /** Samplers: which utterances make a batch. Works without libtorch. */
 
-export { estimateDurationBins } from "../tarred/convert/durationBins.ts";
+export { estimateDurationBins } from "../durationBins.ts";
 export type { ItemBatch } from "./batchMaker.ts";
 export { type Bin2d, type BinOptions, type Buckets, type DurationBins, makeBuckets } from "./bins.ts";
 export { ColumnSource, type Columns, type ItemBounds, memorySource } from "./columnSource.ts";
 export { type Bins2d, type Bins2dOptions, estimateDurationBins2d } from "./estimateBins2d.ts";
 export type { TooLongPolicy } from "./feed.ts";
-export { indexedManifest, type LineOptions, type ParsedLine } from "./indexedManifest.ts";
+export { type IndexedOptions, indexedManifest, type LineOptions } from "./indexedManifest.ts";
 export { type LazyOptions, lazyManifest } from "./lazyManifest.ts";
 export { type BatchLimits, checkLimits, Filling } from "./limits.ts";
-export { type IndexOptions, type ManifestIndex, manifestIndexPath, openManifestIndex, type TokenCounter } from "./manifestIndex.ts";
 export { type NemoSampling, type NemoSamplingConfig, nemoSampling } from "./nemoSampling.ts";
 export { type PessimisticBatch, type PessimisticCriterion, pessimisticBatches } from "./pessimisticBatches.ts";
 export { BatchStream, createSampler, type SampledBatch, Sampler, type SamplerKind, type SamplerOptions, type SamplerState, samplerKinds } from "./sampler.ts";

@@ -7,11 +7,11 @@ import { createHash } from "node:crypto";
 import { readBytes } from "../../formats/byteSource.ts";
 import { ConfigError, internal, SeracError } from "../../util/errors.ts";
 import type { Cut } from "../cut.ts";
+import { digestOf, lineDuration, type ParsedLine, parseManifestLine, type TokenCounter } from "../lineIndex/index.ts";
 import { isSkipped } from "../manifest/entry.ts";
 import { type ManifestSpec, manifestPaths } from "../manifest/inputs.ts";
 import { type LineError, wholeLines } from "../manifest/lines.ts";
-import { type LineOptions, type ParsedLine, parseCut } from "./indexedManifest.ts";
-import { digestOf, lineDuration, parseManifestLine, type TokenCounter } from "./manifestIndex.ts";
+import { type LineOptions, parseCut } from "./indexedManifest.ts";
 import type { EpochOptions, ItemBlock, ItemSource, ItemStream, Json, StreamPosition } from "./source.ts";
 
 /** How to read lines in order. */

@@ -3,7 +3,7 @@
  * Sources: lhotse 1.33, dataset/sampling/simple.py, data_source.py, bucketing.py (behaviour).
  */
 import { PythonRandom, type PythonRandomState } from "../../util/pythonRandom.ts";
-import { pairwiseSum } from "../tarred/convert/durationBins.ts";
+import { pairwiseSum } from "../durationBins.ts";
 import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
 import type { Filling } from "./limits.ts";
 import { type GroupMaker, LhotseRanks } from "./ranks.ts";

@@ -1,7 +1,10 @@
 /** What all datasets of a config share: filters, tags, speeds, and the columns that samplers read. */
+import { createHash } from "node:crypto";
 import { ManifestError, type SeracError } from "../../util/errors.ts";
+import { NumberList } from "../../util/hash.ts";
 import { perturbSpeed } from "../cut.ts";
 import { LeftOut } from "../filter.ts";
+import { badDuration, IndexedLines, type LineFormat, type LineIndex, openAnyLineIndex } from "../lineIndex/index.ts";
 import { ColumnSource } from "../sampling/index.ts";
 import type { SourceCut } from "./cut.ts";
 import type { Tags } from "./inputCfg.ts";
@@ -28,6 +31,8 @@ export interface LeafOptions {
   tags: Tags;
   /** Counts tokens of a text, where something depends on them. */
   countTokens: ((text: string, lang: string | undefined) => number) | undefined;
+  /** Names what counts, so that counts can be kept in indices; undefined counts again at each start. */
+  tokensKey: string | undefined;
   /** "throw" ends at the first line that cannot be used; otherwise it is counted, and said where "warn" is asked for. */
   onBad: "throw" | "skip" | "warn";
   onWarning: (message: string) => void;
@@ -49,47 +54,112 @@ export interface Leaf {
   leftOut: LeftOut;
 }
 
+/** Manifests of so many bytes have their index kept beside them; smaller ones are read in no time. */
+const indexFrom = 1 << 20;
+const skipped = "marked _skipme";
+
 /** The speeds of perturb_speed. Source: NeMo, dataloader.py. */
 export const speeds = [1, 0.9, 1.1] as const;
+
+/**
+ * The name of a kind of manifest read with the fields that a config names, for its index; undefined where its tokens are not to be kept.
+ * @param kind "nemo" or "cuts"
+ */
+export function formatKey(kind: string, { textField, langField, countTokens, tokensKey }: LeafOptions): string | undefined {
+  if (countTokens && tokensKey === undefined) return undefined;
+  if (textField === "text" && langField === "lang" && !countTokens) return kind;
+  const settings = JSON.stringify([textField, langField, countTokens ? tokensKey : ""]);
+  return `${kind}-${createHash("sha256").update(settings).digest("hex").slice(0, 12)}`;
+}
+
+/** What filters look at. */
+export interface Looked {
+  duration: number;
+  /** As `tokensOf` counts them. */
+  tokens: number;
+  status: string | undefined;
+}
 
 /** Collects the columns of a dataset while its utterances pass by. */
 export class LeafBuilder {
   readonly leftOut = new LeftOut();
   private readonly options: LeafOptions;
-  private readonly durations: number[] = [];
-  private readonly tokens: number[] = [];
+  private readonly durations = new NumberList();
+  private readonly tokens = new NumberList();
 
   constructor(options: LeafOptions) {
     this.options = options;
   }
 
-  /** True for utterances that are kept; the others are counted. @throws ManifestError MANIFEST_BAD_DURATION */
-  accept({ duration, text, lang, custom, origin }: Pick<SourceCut, "duration" | "text" | "lang" | "custom" | "origin">): boolean {
-    const { filters, countTokens } = this.options;
-    if (!(duration > 0 && duration < Number.POSITIVE_INFINITY))
-      throw new ManifestError("MANIFEST_BAD_DURATION", {
-        at: origin,
-        message: `the duration is ${duration}, expected seconds above 0`,
-        fix: "mend the manifest: serac manifest check --fix OUT.jsonl MANIFEST",
-      });
+  /** Tokens of an utterance; 0 where nothing depends on them. */
+  tokensOf({ text, lang }: Pick<SourceCut, "text" | "lang">): number {
+    return this.options.countTokens?.(text, lang) ?? 0;
+  }
+
+  /** True for utterances that are kept; the others are counted. @param origin where the utterance stands @throws ManifestError MANIFEST_BAD_DURATION */
+  accept({ duration, tokens, status }: Looked, origin: () => string): boolean {
+    const { filters, countTokens, played } = this.options;
+    if (!(duration > 0 && duration < Number.POSITIVE_INFINITY)) throw badDuration(duration, origin());
     const leave = (reason: string): boolean => {
-      this.leftOut.add(reason, origin);
+      this.leftOut.add(reason, origin());
       return false;
     };
-    if (custom["_skipme"]) return leave("marked _skipme");
-    const played = this.options.played(duration);
-    if (played < filters.minDuration) return leave(`shorter than min_duration, ${filters.minDuration} s`);
-    if (played > filters.maxDuration) return leave(`longer than max_duration, ${filters.maxDuration} s`);
-    const status = custom["validation_status"];
+    const seconds = played(duration);
+    if (seconds < filters.minDuration) return leave(`shorter than min_duration, ${filters.minDuration} s`);
+    if (seconds > filters.maxDuration) return leave(`longer than max_duration, ${filters.maxDuration} s`);
     if (status !== undefined && status !== filters.keep) return leave(`with a validation_status that is not ${filters.keep}`);
     if (countTokens) {
-      const count = countTokens(text, lang);
-      if (count / duration < filters.minTps) return leave(`with fewer tokens a second than min_tps, ${filters.minTps}`);
-      if (count / duration > filters.maxTps) return leave(`with more tokens a second than max_tps, ${filters.maxTps}`);
-      this.tokens.push(count);
+      if (tokens / duration < filters.minTps) return leave(`with fewer tokens a second than min_tps, ${filters.minTps}`);
+      if (tokens / duration > filters.maxTps) return leave(`with more tokens a second than max_tps, ${filters.maxTps}`);
+      this.tokens.push(tokens);
     }
     this.durations.push(duration);
     return true;
+  }
+
+  /** The same for a cut that was read, which may ask to be left out. */
+  acceptCut(cut: Pick<SourceCut, "duration" | "text" | "lang" | "custom" | "origin">): boolean {
+    if (cut.custom["_skipme"]) {
+      this.leftOut.add(skipped, cut.origin);
+      return false;
+    }
+    const status = cut.custom["validation_status"];
+    return this.accept({ duration: cut.duration, tokens: this.tokensOf(cut), status: status === undefined ? undefined : String(status) }, () => cut.origin);
+  }
+
+  /**
+   * Opens manifests by their indices: all of their lines that are kept.
+   * @returns their rows among the indexed lines
+   * @throws what `openAnyLineIndex` throws, unless bad lines are left out
+   */
+  async acceptManifests(paths: readonly string[], format: LineFormat): Promise<{ lines: IndexedLines; rows: Uint32Array }> {
+    const { onProgress, onWarning } = this.options;
+    const parts: LineIndex[] = [];
+    let seen = 0;
+    for (const path of paths) {
+      const before = seen;
+      const onLines = (count: number): void => {
+        seen = before + count;
+        onProgress?.(seen);
+      };
+      const one = await openAnyLineIndex(path, format, { onError: (error) => this.bad(error), onWarning, onProgress: onLines, keepFrom: indexFrom });
+      if (one.skipped.count > 0) this.leftOut.add(skipped, `${path}:${one.skipped.first}`, one.skipped.count);
+      parts.push(one);
+    }
+    const lines = new IndexedLines(parts, format);
+    const { durations, tokens, hasStatuses } = lines;
+    const rows = new Uint32Array(lines.length);
+    let count = 0;
+    let row = 0;
+    const origin = (): string => lines.where(row);
+    const looked: Looked = { duration: 0, tokens: 0, status: undefined };
+    for (; row < rows.length; row++) {
+      looked.duration = durations[row] as number;
+      if (tokens) looked.tokens = tokens[row] as number;
+      if (hasStatuses) looked.status = lines.status(row);
+      if (this.accept(looked, origin)) rows[count++] = row;
+    }
+    return { lines, rows: count === rows.length ? rows : rows.slice(0, count) };
   }
 
   /** What `onError` of readers is: counts a line that cannot be used, or ends. */
@@ -116,7 +186,9 @@ export class LeafBuilder {
   }): Leaf {
     const { name, at, kind, where, fingerprint, shardRows = [] } = parts;
     const { perturbSpeed: perturb, countTokens, played } = this.options;
-    const utterances = this.durations.length;
+    const durationsOf = this.durations.take();
+    const tokensOf = this.tokens.take();
+    const utterances = durationsOf.length;
     if (utterances === 0)
       throw new ManifestError("SOURCE_EMPTY", {
         at,
@@ -130,10 +202,10 @@ export class LeafBuilder {
     let seconds = 0;
     for (let row = 0; row < utterances; row++)
       for (let k = 0; k < each; k++) {
-        const duration = played((this.durations[row] as number) / (factors[k] as number));
+        const duration = played((durationsOf[row] as number) / (factors[k] as number));
         durations[row * each + k] = duration;
         seconds += duration;
-        if (tokens) tokens[row * each + k] = this.tokens[row] as number;
+        if (tokens) tokens[row * each + k] = tokensOf[row] as number;
       }
     const load = async (rows: ArrayLike<number>): Promise<SourceCut[]> => {
       const cuts = await parts.load(Array.from(rows, (row) => Math.floor(row / each)));

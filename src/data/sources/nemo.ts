@@ -1,15 +1,15 @@
 /** NeMo's manifests and tarred datasets as sources. */
 import { ManifestError } from "../../util/errors.ts";
 import type { Cut } from "../cut.ts";
+import { type LineFormat, lineDuration, type ParsedLine } from "../lineIndex/index.ts";
 import { cutOf } from "../manifest/cuts.ts";
-import { isSkipped, type ManifestEntry, parseEntry } from "../manifest/entry.ts";
+import { type ManifestEntry, parseEntry } from "../manifest/entry.ts";
 import type { ManifestObject } from "../manifest/lines.ts";
 import type { ShardSpec } from "../shards.ts";
 import { openTarred } from "../tarred/open.ts";
 import { reasons } from "../tarred/report.ts";
 import type { SourceCut } from "./cut.ts";
-import { type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
-import { LineTable, type TableLine } from "./lineTable.ts";
+import { formatKey, type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
 
 /** Keys that a cut has a place for; the others, text and language included, go to `custom`, as in NeMo's reader. */
 const consumed = new Set(["audio_filepath", "audio_filename", "audio_file", "duration", "offset", "sampling_rate", "sample_rate"]);
@@ -52,34 +52,41 @@ function sourceCut(cut: Cut, value: ManifestObject, entry: ManifestEntry | undef
   };
 }
 
+/** The lines of NeMo's manifests. What is wrong with a line is told when its manifest is indexed. */
+function nemoFormat(options: LeafOptions): LineFormat {
+  return {
+    key: formatKey("nemo", options),
+    countsTokens: options.countTokens !== undefined,
+    figures: (line) => {
+      const { value } = line;
+      const at = `${line.path}:${line.line}`;
+      if (value["recording"] !== undefined && value["type"] !== undefined)
+        throw new ManifestError("MANIFEST_NO_AUDIO", { at, message: "this is a cut of lhotse, not a line of a NeMo manifest", fix: "use type: lhotse with cuts_path" });
+      const entry = parseEntry(line);
+      if (typeof entry.audioFile !== "string") cutOf(entry); // says what is wrong
+      const { text, lang } = spoken(value, entry, options, at);
+      const status = value["validation_status"];
+      return { duration: entry.duration as number, tokens: options.countTokens?.(text, lang) ?? 0, status: status === undefined ? undefined : String(status) };
+    },
+    duration: lineDuration,
+  };
+}
+
 /** A manifest, or several one after another. @throws ManifestError at file:line; SOURCE_EMPTY; FormatError of reading */
 export async function nemoLeaf({ manifests, at }: { manifests: readonly string[]; at: string }, options: LeafOptions): Promise<Leaf> {
   const builder = new LeafBuilder(options);
-  const entryOf = (line: TableLine): ManifestEntry => parseEntry(line);
-  const table = await LineTable.read(manifests, {
-    accept: (line) => {
-      if (isSkipped(line.value)) {
-        builder.leftOut.add("marked _skipme", line.at);
-        return undefined;
-      }
-      if (line.value["recording"] !== undefined && line.value["type"] !== undefined)
-        throw new ManifestError("MANIFEST_NO_AUDIO", { at: line.at, message: "this is a cut of lhotse, not a line of a NeMo manifest", fix: "use type: lhotse with cuts_path" });
-      const entry = entryOf(line);
-      if (typeof entry.audioFile !== "string") cutOf(entry); // says what is wrong
-      const { text, lang } = spoken(line.value, entry, options, line.at);
-      const duration = entry.duration as number;
-      return builder.accept({ duration, text, lang, custom: customOf(line.value), origin: line.at }) ? duration : undefined;
-    },
-    onError: (error) => builder.bad(error),
-    onProgress: options.onProgress,
-  });
+  const { lines, rows: kept } = await builder.acceptManifests(manifests, nemoFormat(options));
+  const cutOfLine = (line: ParsedLine): SourceCut => {
+    const entry = parseEntry(line);
+    return builder.finish(sourceCut(cutOf(entry), line.value, entry, options));
+  };
   return builder.build({
     name: manifests.length === 1 ? (manifests[0] as string) : `${manifests[0]} and ${manifests.length - 1} more`,
     at,
     kind: "nemo",
-    load: async (rows) => (await table.load(rows)).map((line) => ((entry) => builder.finish(sourceCut(cutOf(entry), line.value, entry, options)))(entryOf(line))),
-    where: (row) => table.where(row),
-    fingerprint: () => table.fingerprint(),
+    load: async (rows) => (await lines.read(Array.from(rows, (row) => kept[row] as number))).map(cutOfLine),
+    where: (row) => lines.where(kept[row] as number),
+    fingerprint: () => lines.fingerprint(),
   });
 }
 
@@ -97,7 +104,7 @@ export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSp
         if (Number.isNaN(cut.duration))
           throw new ManifestError("MANIFEST_NO_DURATION", { at: cut.origin, message: 'no "duration"', fix: "add the length in seconds: serac tar verify --fix" });
         const one = sourceCut(cut, value, undefined, options);
-        if (builder.accept(one)) cuts.push(one);
+        if (builder.acceptCut(one)) cuts.push(one);
       } catch (error) {
         if (!(error instanceof ManifestError)) throw error;
         builder.bad(error);

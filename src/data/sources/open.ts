@@ -15,6 +15,8 @@ import { sharLeaf } from "./shar.ts";
 export interface OpenSourcesOptions {
   /** Counts tokens of a text: for 2-D bins, min_tps and max_tps. */
   countTokens?: ((text: string, lang: string | undefined) => number) | undefined;
+  /** Names what counts (letters, digits, - and _), so that counts are kept in indices; without it they are counted again at each start. */
+  tokensKey?: string | undefined;
   /** What happens to lines that cannot be used: "throw" by default. */
   onBad?: "throw" | "skip" | "warn";
   onWarning?: (message: string) => void;
@@ -102,7 +104,7 @@ class Opener {
 
   private async leafPart(spec: LeafSpec, needsTokens: boolean): Promise<Part> {
     const { config } = this.read;
-    const { countTokens, onBad = "throw", onWarning, onProgress } = this.options;
+    const { countTokens, tokensKey, onBad = "throw", onWarning, onProgress } = this.options;
     const { maxTps, truncateDuration = Number.POSITIVE_INFINITY, padMinDuration = 0 } = config;
     const leafOptions: LeafOptions = {
       textField: spec.inherited.textField,
@@ -119,6 +121,7 @@ class Opener {
       },
       tags: spec.tags,
       countTokens: needsTokens ? countTokens : undefined,
+      tokensKey,
       onBad,
       onWarning,
       onProgress,

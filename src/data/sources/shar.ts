@@ -8,14 +8,14 @@ import { fileError } from "../../formats/atomic.ts";
 import type { TarMember } from "../../formats/tar/index.ts";
 import { FormatError, ManifestError } from "../../util/errors.ts";
 import { readMember } from "../audioSource.ts";
+import { IndexedLines, type LineFormat, type LineIndex, openAnyLineIndex } from "../lineIndex/index.ts";
 import { listMembers } from "../tarred/list.ts";
 import { TarredReport } from "../tarred/report.ts";
 import type { SourceCut } from "./cut.ts";
 import { parseFeatures } from "./features.ts";
 import { type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
-import { withFields } from "./lhotse.ts";
+import { cutFormat, withFields } from "./lhotse.ts";
 import { parseLhotseCut, type SharMembers } from "./lhotseCut.ts";
-import { LineTable } from "./lineTable.ts";
 
 /** The shards of each field, in order. */
 type Fields = Readonly<Record<string, readonly string[]>>;
@@ -78,9 +78,10 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
     if (fields[field] && fields[field].length !== cutShards.length) bad(name, `${cutShards.length} shards of cuts and ${fields[field].length} of ${field}`);
   if (!fields["recording"] && !fields["features"]) bad(name, "neither recordings nor features", "write the folder with the field recording");
   const builder = new LeafBuilder(options);
+  const format = cutFormat(options);
   const members: SharMembers[] = [];
   const shardRows: number[] = [];
-  const tables: LineTable[] = [];
+  const parts: LineIndex[] = [];
   for (const [i, path] of cutShards.entries()) {
     const recording = fields["recording"]?.[i];
     const features = fields["features"]?.[i];
@@ -88,11 +89,20 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
     const stored = features === undefined ? undefined : await pairsOf(features, options);
     const before = members.length;
     let place = 0;
+    /** The line at hand was given its members. */
+    let counted = false;
     const rowMembers: { audio: Pair | undefined; stored: Pair | undefined }[] = [];
-    const table = await LineTable.read([path], {
-      accept: ({ value, at: origin }) => {
+    const shardFormat: LineFormat = {
+      ...format,
+      key: undefined, // what is looked at here is more than its lines
+      ownSkips: true,
+      figures: (line) => {
+        const { value } = line;
+        const origin = `${line.path}:${line.line}`;
         const id = String(value["id"]).replace(/^\/+/, "");
         const pairs = [audio?.[place], stored?.[place]] as const;
+        place++;
+        counted = true;
         for (const [pair, tar, all] of [
           [pairs[0], recording, audio],
           [pairs[1], features, stored],
@@ -101,23 +111,27 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
           if (!pair) return bad(tar as string, `ends before the cut ${id} of ${origin}`);
           if (pair.id !== id) return bad(`${tar}:${(pair.data ?? pair.meta).name}`, `expected the cut ${id} of ${origin}`, "cuts and the other fields must come in the same order");
         }
-        place++;
         const [one, two] = pairs;
         if (!one?.data && !two?.data) {
+          counted = false;
           builder.leftOut.add("without audio or features", origin);
           return undefined;
         }
         const cut = withFields(parseLhotseCut(value, origin, "", { recording: one?.data && { tar: recording as string, member: placeOf(one.data) } }), options);
-        if (!builder.accept(cut)) return undefined;
+        counted = false;
+        if (!builder.acceptCut(cut)) return undefined;
         rowMembers.push({ audio: one, stored: two });
-        return cut.duration;
+        return { duration: cut.duration, tokens: 0 };
       },
+    };
+    const index = await openAnyLineIndex(path, shardFormat, {
       onError: (error) => {
         if (error.code === "MANIFEST_SHAR_BAD") throw error;
-        place++;
+        if (!counted) place++; // a line that is no JSON, and stands for a member all the same
+        counted = false;
         builder.bad(error);
       },
-      onProgress: options.onProgress,
+      onProgress: (lines) => options.onProgress?.(members.length + lines),
     });
     for (const [all, tar] of [
       [audio, recording],
@@ -129,30 +143,18 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
         recording: one?.data && { tar: recording as string, member: placeOf(one.data) },
         features: two?.data && { tar: features as string, member: placeOf(two.data), manifest: await metaOf(features as string, two.meta) },
       });
-    tables.push(table);
+    parts.push(index);
     shardRows.push(members.length - before);
   }
-  const starts = shardRows.map((_, i) => shardRows.slice(0, i).reduce((a, b) => a + b, 0));
-  const shardOf = (row: number): number => {
-    let i = starts.length - 1;
-    while ((starts[i] as number) > row || shardRows[i] === 0) i--;
-    return i;
-  };
+  const lines = new IndexedLines(parts, format);
   return builder.build({
     name,
     at,
     kind: "lhotse_shar",
-    load: (rows) =>
-      Promise.all(
-        Array.from(rows, async (row): Promise<SourceCut> => {
-          const shard = shardOf(row);
-          const [line] = await (tables[shard] as LineTable).load([row - (starts[shard] as number)]);
-          const { value, at: origin } = line as NonNullable<typeof line>;
-          return builder.finish(withFields(parseLhotseCut(value, origin, "", members[row]), options));
-        }),
-      ),
-    where: (row) => (tables[shardOf(row)] as LineTable).where(row - (starts[shardOf(row)] as number)),
-    fingerprint: () => tables.map((table) => table.fingerprint()).join(" "),
+    load: async (rows) =>
+      (await lines.read(rows)).map(({ value, path, line }, i): SourceCut => builder.finish(withFields(parseLhotseCut(value, `${path}:${line}`, "", members[rows[i] as number]), options))),
+    where: (row) => lines.where(row),
+    fingerprint: () => lines.fingerprint(),
     shardRows,
   });
 }

@@ -1,10 +1,10 @@
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import { createSampler, type ItemSource, indexedManifest, lazyManifest, manifestIndexPath, openManifestIndex, type SamplerOptions } from "../../../src/data/sampling/index.ts";
+import { createSampler, type ItemSource, indexedManifest, lazyManifest, type SamplerOptions } from "../../../src/data/sampling/index.ts";
 import { scanDuration } from "../../../src/data/sampling/lazyManifest.ts";
 import { corpus, drain, type Item, throughJson } from "./corpus.ts";
 
@@ -26,109 +26,6 @@ async function ids(source: ItemSource<{ id: string }>, options: SamplerOptions, 
 }
 
 const options: SamplerOptions = { maxDuration: 100, numBuckets: 6, shuffle: true, bufferSize: 300 };
-
-describe("an index", () => {
-  test("is built once, beside the manifest, and says what the lines say", () => {
-    const items = corpus(200);
-    write(items);
-    const built = openManifestIndex(path);
-    expect([...built.durations]).toEqual(items.map(({ duration }) => duration));
-    const written = statSync(manifestIndexPath(path)).mtimeMs;
-    const kept = openManifestIndex(path);
-    expect(kept).toEqual(built);
-    expect(statSync(manifestIndexPath(path)).mtimeMs).toBe(written);
-  });
-
-  test("finds lines whatever they hold: blank and skipped ones, byte order marks, CRLF, no last line feed, other scripts", async () => {
-    writeFileSync(
-      path,
-      '\ufeff{"audio_filepath": "a.wav", "duration": 1, "text": "ä"}\r\n\n{"audio_filepath": "b.wav", "duration": 2, "_skipme": true}\n  \n{"audio_filepath": "c.wav", "duration": 3.5, "text": "日本"}',
-    );
-    const source = indexedManifest(path);
-    const cuts = await source.load([1, 0]);
-    expect(cuts.map(({ audioPath, duration, text, origin }) => [audioPath.split("/").at(-1), duration, text, origin.split(":").at(-1)])).toEqual([
-      ["c.wav", 3.5, "日本", "5"],
-      ["a.wav", 1, "ä", "1"],
-    ]);
-    expect(source.where(1)).toBe(`${path}:5`);
-  });
-
-  test("is built again when the manifest is another, also one of the same size, and not when it is only copied or touched", () => {
-    write(corpus(50, 1));
-    const first = openManifestIndex(path);
-    utimesSync(path, 1, 1);
-    expect(openManifestIndex(path)).toEqual(first);
-    appendFileSync(path, `${line({ id: "more", duration: 7, tokens: 0 })}\n`);
-    expect(openManifestIndex(path).durations.length).toBe(51);
-    const text = readFileSync(path, "utf8");
-    writeFileSync(path, text.replace('"duration":7,', '"duration":8,'));
-    expect(openManifestIndex(path).durations.at(-1)).toBe(8);
-  });
-
-  test("that is cut off or damaged is built again", () => {
-    write(corpus(50));
-    const built = openManifestIndex(path);
-    const bytes = readFileSync(manifestIndexPath(path));
-    for (const damage of [
-      bytes.subarray(0, 10),
-      bytes.subarray(0, bytes.length - 8),
-      Buffer.from("nothing"),
-      Buffer.concat([bytes.subarray(0, 16), Buffer.alloc(bytes.length - 16)]),
-    ]) {
-      writeFileSync(manifestIndexPath(path), damage);
-      expect(openManifestIndex(path)).toEqual(built);
-    }
-  });
-
-  test("holds blocks of any size: lines longer than what is read at a time", async () => {
-    const items = corpus(5).map((item, i) => ({ ...item, id: "x".repeat(i * 700_000) + item.id }));
-    write(items);
-    expect((await indexedManifest(path).load([4, 2])).map(({ id }) => id)).toEqual([`${items[4]?.id}.wav`, `${items[2]?.id}.wav`]);
-  });
-
-  test("refuses what no sampler could use, with its line; or leaves it out and counts", () => {
-    write(corpus(3));
-    appendFileSync(path, '{"audio_filepath": "d.wav", "duration": -1}\n');
-    expect(() => openManifestIndex(path)).toThrow(/:4: the duration is -1, expected seconds above 0 \[MANIFEST_BAD_DURATION\]/);
-    expect(existsSync(manifestIndexPath(path))).toBe(false);
-    const errors: string[] = [];
-    expect(openManifestIndex(path, { onError: ({ code }) => errors.push(code) }).durations.length).toBe(3);
-    expect(errors).toEqual(["MANIFEST_BAD_DURATION"]);
-    write(corpus(1));
-    appendFileSync(path, '{"audio_filepath": "d.wav", "duration": NaN}\n');
-    expect(() => openManifestIndex(path)).toThrow(/:2: the duration is NaN/);
-    write(corpus(1));
-    appendFileSync(path, '{"audio_filepath": "d.wav"}\n{"duration": \n');
-    expect(() => openManifestIndex(path)).toThrow(/:2: no "duration" \[MANIFEST_NO_DURATION\]/);
-    writeFileSync(path, '{"duration": \n');
-    expect(() => openManifestIndex(path)).toThrow(/JSONL_BAD_LINE/);
-    writeFileSync(path, "[1]\n");
-    expect(() => openManifestIndex(path)).toThrow(/MANIFEST_NOT_AN_OBJECT/);
-    writeFileSync(path, gzipSync('{"duration": 1}\n'));
-    expect(() => openManifestIndex(path)).toThrow(/a gzip file cannot be indexed/);
-    expect(() => openManifestIndex(join(folder, "none.jsonl"))).toThrow(/FILE_MISSING/);
-  });
-
-  test("a manifest that is replaced while it is in use is an error at its line, not another utterance", async () => {
-    write(corpus(20, 1));
-    const source = indexedManifest(path);
-    const other = join(folder, "other.jsonl");
-    writeFileSync(other, readFileSync(path, "utf8").replaceAll('"duration":', '"durations":'));
-    renameSync(other, path);
-    await expect(source.load([3])).rejects.toThrow(/:4: the line is not what it was when the manifest was indexed \[FILE_CHANGED\]/);
-  });
-
-  test("token counts are kept under the tokenizer's name", () => {
-    write(corpus(20));
-    let counted = 0;
-    const tokens = { key: "letters", count: (value: Record<string, unknown>) => String(value["text"]).length + 0 * counted++ };
-    const first = openManifestIndex(path, { tokens });
-    expect(first.tokens?.[3]).toBe("the text of utt-3 …".length);
-    expect(openManifestIndex(path, { tokens })).toEqual(first);
-    expect(counted).toBe(20);
-    expect(openManifestIndex(path).tokens).toBeUndefined();
-  });
-});
 
 describe("manifests as sources", () => {
   test("indexed, read in order, zipped and as several files: every utterance once, as a cut", async () => {

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -79,9 +79,9 @@ describe("NeMo's manifests", () => {
     const { source, leaves } = await open(`{manifest_filepath: ${filtered}, min_duration: 0.1, max_duration: 20}`);
     expect(texts(await cutsOf(source))).toEqual(["text 1", "text 6"]);
     expect(leaves[0]?.leftOut.lines()).toEqual([
+      `1 marked _skipme (first: ${filtered}:4)`,
       `1 shorter than min_duration, 0.1 s (first: ${filtered}:2)`,
       `1 longer than max_duration, 20 s (first: ${filtered}:3)`,
-      `1 marked _skipme (first: ${filtered}:4)`,
       `1 with a validation_status that is not pass (first: ${filtered}:5)`,
     ]);
   });
@@ -115,6 +115,45 @@ describe("NeMo's manifests", () => {
     const stream = await source.open({ epoch: 0, seed: 0, shuffle: false });
     expect([...((await stream.read(9))?.tokens?.subarray(0, 2) ?? [])]).toEqual([2, 3]);
     await expect(open(`\nmanifest_filepath: ${a}\nmin_tps: 1`)).rejects.toThrow(/^train\.yaml:3: .*need a tokenizer/);
+  });
+
+  test("large manifests are indexed once: another start reads the figures, with the same filters, reasons and errors, and no line", async () => {
+    const path = at("large.jsonl");
+    const lines = Array.from({ length: 12_000 }, (_, i) =>
+      JSON.stringify({
+        audio_filepath: `audio/a-${i % 4}.wav`,
+        duration: 1 + (i % 20),
+        text: `words of utterance ${i}`.padEnd(60),
+        ...(i % 7 === 0 ? { validation_status: i % 2 === 0 ? "pass" : "bad" } : {}),
+        ...(i % 11 === 0 ? { _skipme: true } : {}),
+      }),
+    );
+    lines[50] = '{"audio_filepath": "x.wav"}';
+    writeFileSync(path, `${lines.join("\n")}\n`);
+    let counted = 0;
+    const countTokens = (text: string): number => text.length + 0 * counted++;
+    for (const [yaml, options, index] of [
+      ["", {}, "large.jsonl.nemo.index"],
+      [", min_duration: 3, max_duration: 15", {}, "large.jsonl.nemo.index"],
+      [", min_tps: 4", { countTokens, tokensKey: "letters" }, undefined],
+    ] as const) {
+      const start = async () => {
+        const { source, leaves } = await open(`{manifest_filepath: ${path}${yaml}}`, { ...quiet, ...options, onBad: "skip" });
+        const stream = await source.open({ epoch: 0, seed: 0, shuffle: true });
+        const first = await stream.read(5);
+        return { length: source.length, left: leaves[0]?.leftOut.lines(), refs: String(first?.refs.subarray(0, 5)), where: source.where(3000), fingerprint: source.fingerprint() };
+      };
+      const built = await start();
+      const before = counted;
+      expect(await start()).toEqual(built);
+      expect(counted).toBe(before);
+      if (index !== undefined) expect(existsSync(at(index))).toBe(true);
+      expect(built.left).toContain(`1 that cannot be used (first: ${path}:51: no "duration")`);
+      expect(built.left?.some((line) => line.includes("that is not pass"))).toBe(true);
+    }
+    expect(counted).toBeGreaterThan(10_000);
+    // What a first start told as an error is one at the next, too.
+    await expect(open(`manifest_filepath: ${path}`)).rejects.toThrow(/large\.jsonl:51: no "duration" \[MANIFEST_NO_DURATION\]/);
   });
 
   test("bad lines are errors at file:line, or left out and counted", async () => {

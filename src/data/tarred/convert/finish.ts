@@ -3,7 +3,7 @@ import { readFileSync, statSync } from "node:fs";
 import { writeAtomically, writeFileAtomic, writeFully } from "../../../formats/atomic.ts";
 import type { Base } from "./concat.ts";
 import { type Buckets, describeAppended, describeNew } from "./describe.ts";
-import { estimateDurationBins } from "./durationBins.ts";
+import { estimateDurationBins } from "../../durationBins.ts";
 import { tarName } from "./files.ts";
 import { datasetTime, printMetadata } from "./metadata.ts";
 import type { ConvertOptions } from "./options.ts";

@@ -1,0 +1,168 @@
+/** Builds the index of a manifest in one pass over its bytes. Of packed manifests, whose lines cannot be found again on disk, the texts are kept too. */
+import { createHash } from "node:crypto";
+import { deflateRawSync } from "node:zlib";
+import { FormatError, ManifestError } from "../../util/errors.ts";
+import { NumberList } from "../../util/hash.ts";
+import { isSkipped } from "../manifest/entry.ts";
+import { type LineError, LineReader } from "../manifest/lines.ts";
+import type { LineFormat } from "./format.ts";
+
+/** What is known of a manifest's lines. Columns are of the lines that can be used, in order. */
+export interface LineIndex {
+  path: string;
+  /** SHA-256 of the manifest, unpacked, in hexadecimal. */
+  digest: string;
+  /** Bytes of the manifest, unpacked. */
+  size: number;
+  /** Where each line begins. */
+  offsets: Float64Array;
+  /** Seconds. */
+  durations: Float64Array;
+  /** Counted from 1. */
+  lines: Float64Array;
+  /** Tokens of each line, where the format counts them. */
+  tokens: Float64Array | undefined;
+  /** The place of each line's `validation_status` in `statusNames`, or -1; undefined where no line has one. */
+  statuses: Float64Array | undefined;
+  statusNames: readonly string[];
+  /** Lines that `_skipme` leaves out, and the number of the first of them. */
+  skipped: { readonly count: number; readonly first: number };
+  /** What is wrong with lines that cannot be used. */
+  errors: readonly LineError[];
+  /** Texts of a packed manifest, `blockLines` in each. */
+  blocks: readonly Buffer[] | undefined;
+}
+
+/** Lines to a block of packed text: some hundred kilobytes, which unpack in less than a millisecond. */
+export const blockLines = 64;
+
+/** How to build. */
+export interface BuildOptions {
+  /** Called with each line that cannot be used, which is then left out. Without it the first one throws. */
+  onError?: ((error: LineError) => void) | undefined;
+  /** Told how many lines were read. */
+  onProgress?: ((lines: number) => void) | undefined;
+}
+
+/** Takes a manifest's bytes, chunk after chunk. */
+export class IndexBuilder {
+  private readonly path: string;
+  private readonly format: LineFormat;
+  private readonly options: BuildOptions;
+  private readonly hash = createHash("sha256");
+  private readonly offsets = new NumberList();
+  private readonly durations = new NumberList();
+  private readonly lines = new NumberList();
+  private readonly tokens = new NumberList();
+  private readonly statuses = new NumberList();
+  private readonly statusNames = new Map<string, number>();
+  private readonly errors: LineError[] = [];
+  private readonly blocks: Buffer[] | undefined;
+  private pending: string[] = [];
+  private skipped = { count: 0, first: 0 };
+  private readonly reader: LineReader;
+  /** Of the first byte of the line that is looked at. */
+  private offset = 0;
+  private line = 0;
+  private rest: Buffer[] = [];
+
+  /** @param packed keeps the lines' texts */
+  constructor(path: string, format: LineFormat, packed: boolean, options: BuildOptions) {
+    this.path = path;
+    this.format = format;
+    this.options = options;
+    this.blocks = packed ? [] : undefined;
+    this.reader = new LineReader(
+      path,
+      (value, text, line) => this.look(value, text, line),
+      (error) => this.bad(error),
+    );
+  }
+
+  /** Takes further bytes; the chunk may be used again. @throws what is wrong with a line, where nobody takes errors */
+  push(chunk: Buffer): void {
+    this.hash.update(chunk);
+    let start = 0;
+    for (let end = chunk.indexOf(0x0a); end >= 0; end = chunk.indexOf(0x0a, start)) {
+      let line: Buffer = chunk.subarray(start, end + 1);
+      if (this.rest.length > 0) {
+        line = Buffer.concat([...this.rest, line]);
+        this.rest = [];
+      }
+      start = end + 1;
+      this.take(line, chunk.subarray(start));
+    }
+    if (start < chunk.length) this.rest.push(Buffer.from(chunk.subarray(start)));
+    this.options.onProgress?.(this.line);
+  }
+
+  private take(line: Buffer, behind?: Buffer): void {
+    this.line++;
+    this.reader.read(line, behind);
+    this.offset += line.length;
+  }
+
+  private look(value: Record<string, unknown>, text: string, line: number): void {
+    if (!this.format.ownSkips && isSkipped(value)) {
+      if (this.skipped.count++ === 0) this.skipped.first = line;
+      return;
+    }
+    let figures: ReturnType<LineFormat["figures"]>;
+    try {
+      figures = this.format.figures({ value, line, path: this.path });
+    } catch (error) {
+      if (!(error instanceof FormatError || error instanceof ManifestError)) throw error;
+      this.bad(error);
+      return;
+    }
+    if (!figures) return;
+    const { duration, tokens, status } = figures;
+    this.offsets.push(this.offset);
+    this.durations.push(duration);
+    this.lines.push(line);
+    if (this.format.countsTokens) this.tokens.push(tokens);
+    this.statuses.push(status === undefined ? -1 : this.statusNumber(status));
+    if (!this.blocks) return;
+    this.pending.push(text);
+    if (this.pending.length === blockLines) this.pack();
+  }
+
+  private statusNumber(status: string): number {
+    const known = this.statusNames.get(status);
+    if (known !== undefined) return known;
+    this.statusNames.set(status, this.statusNames.size);
+    return this.statusNames.size - 1;
+  }
+
+  private pack(): void {
+    if (this.pending.length > 0) this.blocks?.push(deflateRawSync(this.pending.join("\n"), { level: 1 }));
+    this.pending = [];
+  }
+
+  private bad(error: LineError): void {
+    if (!this.options.onError) throw error;
+    this.errors.push(error);
+    this.options.onError(error);
+  }
+
+  /** The index of what was taken. @throws what is wrong with the last line, where nobody takes errors */
+  finish(): LineIndex {
+    if (this.rest.length > 0) this.take(Buffer.concat(this.rest));
+    this.pack();
+    const hasStatus = this.statusNames.size > 0;
+    return {
+      path: this.path,
+      digest: this.hash.digest("hex"),
+      size: this.offset,
+      offsets: this.offsets.take(),
+      durations: this.durations.take(),
+      lines: this.lines.take(),
+      tokens: this.format.countsTokens ? this.tokens.take() : undefined,
+      statuses: hasStatus ? this.statuses.take() : undefined,
+      statusNames: [...this.statusNames.keys()],
+      skipped: this.skipped,
+      errors: this.errors,
+      blocks: this.blocks,
+    };
+  }
+}
