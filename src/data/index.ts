@@ -2,7 +2,6 @@
 export { type MemberPlace, readCutAudio, readMember } from "./audioSource.ts";
 export { type Cut, concatenate, perturbSpeed } from "./cut.ts";
 export { encoderFrames, type FilterOptions, featureFrames, filterCuts, LeftOut, minFeatureFrames, neededFrames } from "./filter.ts";
-export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";
 export {
   anyFormat,
   type LineFigures,
@@ -15,6 +14,7 @@ export {
   type ParsedLine,
   type TokenCounter,
 } from "./lineIndex/index.ts";
+export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";
 export * from "./loading/index.ts";
 export * from "./manifest/index.ts";
 export { prefetch } from "./prefetch.ts";

@@ -1,11 +1,11 @@
 /** Builds the index of a manifest in one pass over its bytes. Of packed manifests, whose lines cannot be found again on disk, the texts are kept too. */
 import { createHash } from "node:crypto";
-import { deflateRawSync } from "node:zlib";
 import { FormatError, ManifestError } from "../../util/errors.ts";
 import { NumberList } from "../../util/hash.ts";
 import { isSkipped } from "../manifest/entry.ts";
 import { type LineError, LineReader } from "../manifest/lines.ts";
 import type { LineFormat } from "./format.ts";
+import { PackedTexts } from "./packedTexts.ts";
 
 /** What is known of a manifest's lines. Columns are of the lines that can be used, in order. */
 export interface LineIndex {
@@ -29,12 +29,9 @@ export interface LineIndex {
   skipped: { readonly count: number; readonly first: number };
   /** What is wrong with lines that cannot be used. */
   errors: readonly LineError[];
-  /** Texts of a packed manifest, `blockLines` in each. */
-  blocks: readonly Buffer[] | undefined;
+  /** The lines of a packed manifest. */
+  texts: PackedTexts | undefined;
 }
-
-/** Lines to a block of packed text: some hundred kilobytes, which unpack in less than a millisecond. */
-export const blockLines = 64;
 
 /** How to build. */
 export interface BuildOptions {
@@ -57,8 +54,7 @@ export class IndexBuilder {
   private readonly statuses = new NumberList();
   private readonly statusNames = new Map<string, number>();
   private readonly errors: LineError[] = [];
-  private readonly blocks: Buffer[] | undefined;
-  private pending: string[] = [];
+  private readonly texts: PackedTexts | undefined;
   private skipped = { count: 0, first: 0 };
   private readonly reader: LineReader;
   /** Of the first byte of the line that is looked at. */
@@ -71,7 +67,7 @@ export class IndexBuilder {
     this.path = path;
     this.format = format;
     this.options = options;
-    this.blocks = packed ? [] : undefined;
+    this.texts = packed ? new PackedTexts() : undefined;
     this.reader = new LineReader(
       path,
       (value, text, line) => this.look(value, text, line),
@@ -122,9 +118,7 @@ export class IndexBuilder {
     this.lines.push(line);
     if (this.format.countsTokens) this.tokens.push(tokens);
     this.statuses.push(status === undefined ? -1 : this.statusNumber(status));
-    if (!this.blocks) return;
-    this.pending.push(text);
-    if (this.pending.length === blockLines) this.pack();
+    this.texts?.push(text);
   }
 
   private statusNumber(status: string): number {
@@ -132,11 +126,6 @@ export class IndexBuilder {
     if (known !== undefined) return known;
     this.statusNames.set(status, this.statusNames.size);
     return this.statusNames.size - 1;
-  }
-
-  private pack(): void {
-    if (this.pending.length > 0) this.blocks?.push(deflateRawSync(this.pending.join("\n"), { level: 1 }));
-    this.pending = [];
   }
 
   private bad(error: LineError): void {
@@ -148,7 +137,6 @@ export class IndexBuilder {
   /** The index of what was taken. @throws what is wrong with the last line, where nobody takes errors */
   finish(): LineIndex {
     if (this.rest.length > 0) this.take(Buffer.concat(this.rest));
-    this.pack();
     const hasStatus = this.statusNames.size > 0;
     return {
       path: this.path,
@@ -162,7 +150,7 @@ export class IndexBuilder {
       statusNames: [...this.statusNames.keys()],
       skipped: this.skipped,
       errors: this.errors,
-      blocks: this.blocks,
+      texts: this.texts,
     };
   }
 }

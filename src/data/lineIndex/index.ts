@@ -3,3 +3,4 @@ export type { BuildOptions, LineIndex } from "./build.ts";
 export { anyFormat, badDuration, type LineFigures, type LineFormat, lineDuration, type ParsedLine, parseManifestLine, type TokenCounter } from "./format.ts";
 export { IndexedLines } from "./lines.ts";
 export { digestOf, lineIndexPath, type OpenIndexOptions, openAnyLineIndex, openLineIndex } from "./open.ts";
+export { PackedTexts } from "./packedTexts.ts";

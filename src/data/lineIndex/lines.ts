@@ -1,10 +1,9 @@
 /** Lines of indexed manifests by their number over all of them: only those that are asked for are read and parsed. */
 import { closeSync, openSync, read } from "node:fs";
 import { promisify } from "node:util";
-import { inflateRawSync } from "node:zlib";
 import { fileError } from "../../formats/atomic.ts";
 import { FormatError } from "../../util/errors.ts";
-import { blockLines, type LineIndex } from "./build.ts";
+import type { LineIndex } from "./build.ts";
 import { type LineFormat, type ParsedLine, parseManifestLine } from "./format.ts";
 
 const readAt = promisify(read);
@@ -79,8 +78,7 @@ export class IndexedLines {
 
   /** The lines of rows, in the order asked for. @throws FormatError FILE_CHANGED where a manifest was written to since it was indexed; FILE_UNREADABLE */
   async read(rows: ArrayLike<number>): Promise<ParsedLine[]> {
-    const unpacked = new Map<Buffer, string[]>();
-    return Promise.all(Array.from(rows, (row) => this.readOne(row, unpacked)));
+    return Promise.all(Array.from(rows, (row) => this.readOne(row)));
   }
 
   /** Files stay open as long as the source is used. */
@@ -92,13 +90,13 @@ export class IndexedLines {
     return file;
   }
 
-  private async readOne(row: number, unpacked: Map<Buffer, string[]>): Promise<ParsedLine> {
+  private async readOne(row: number): Promise<ParsedLine> {
     const part = this.partOf(row);
     const index = this.parts[part] as LineIndex;
-    const { path, lines, blocks, durations } = index;
+    const { path, lines, texts, durations } = index;
     const at = row - (this.starts[part] as number);
     const line = lines[at] as number;
-    const text = blocks ? packedText(blocks, at, unpacked) : await this.textOf(part, index, at);
+    const text = texts ? texts.at(at) : await this.textOf(part, index, at);
     try {
       const value = parseManifestLine(line === 1 ? text.replace(/^\ufeff/, "") : text, path, line);
       if (this.format.duration(value, `${path}:${line}`) === durations[at]) return { value, line, path };
@@ -125,13 +123,6 @@ export class IndexedLines {
     const end = bytes.subarray(0, done).indexOf(0x0a);
     return bytes.toString("utf8", 0, end < 0 ? done : end);
   }
-}
-
-function packedText(blocks: readonly Buffer[], at: number, unpacked: Map<Buffer, string[]>): string {
-  const block = blocks[Math.floor(at / blockLines)] as Buffer;
-  let texts = unpacked.get(block);
-  if (!texts) unpacked.set(block, (texts = inflateRawSync(block).toString("utf8").split("\n")));
-  return texts[at % blockLines] as string;
 }
 
 function join(columns: readonly Float64Array[]): Float64Array {

@@ -168,7 +168,7 @@ function read(path: string, file: string, identity: FileIdentity): LineIndex | u
     statusNames: header.statuses,
     skipped: header.skipped,
     errors: header.errors.map((error) => errorOf(error, path)),
-    blocks: undefined,
+    texts: undefined,
   };
   const sameTimes = header.mtime === identity.mtime && header.ctime === identity.ctime;
   const builtAfter = BigInt(identityOf(file).mtime) - BigInt(identity.mtime);

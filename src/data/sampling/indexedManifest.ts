@@ -26,10 +26,7 @@ export const parseCut = (line: ParsedLine): Cut => cutOf(parseEntry(line));
  */
 export function indexedManifest(spec: ManifestSpec, options?: IndexedOptions): ColumnSource<Cut>;
 export function indexedManifest<T>(spec: ManifestSpec, options: IndexedOptions & Required<LineOptions<T>>): ColumnSource<T>;
-export function indexedManifest<T>(
-  spec: ManifestSpec,
-  { parse = parseCut as (line: ParsedLine) => T, tokens, ...options }: IndexedOptions & LineOptions<T> = {},
-): ColumnSource<T> {
+export function indexedManifest<T>(spec: ManifestSpec, { parse = parseCut as (line: ParsedLine) => T, tokens, ...options }: IndexedOptions & LineOptions<T> = {}): ColumnSource<T> {
   const format = anyFormat(tokens);
   const parts = manifestPaths(spec).map((path) => openLineIndex(path, format, options));
   const lines = new IndexedLines(parts, format);

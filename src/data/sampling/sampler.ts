@@ -5,8 +5,8 @@
 import { ConfigError, ManifestError } from "../../util/errors.ts";
 import { PythonRandom } from "../../util/pythonRandom.ts";
 import { Random } from "../../util/random.ts";
-import { LeftOut } from "../filter.ts";
 import { estimateDurationBins } from "../durationBins.ts";
+import { LeftOut } from "../filter.ts";
 import { heldRefs, type ItemBatch } from "./batchMaker.ts";
 import { type Buckets, type DurationBins, makeBuckets } from "./bins.ts";
 import { ColumnSource, type ItemBounds } from "./columnSource.ts";

@@ -1,6 +1,7 @@
 /** lhotse's manifests of cuts as sources. */
-import type { SourceCut } from "./cut.ts";
+
 import type { LineFormat, ParsedLine } from "../lineIndex/index.ts";
+import type { SourceCut } from "./cut.ts";
 import { formatKey, type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
 import { parseLhotseCut } from "./lhotseCut.ts";
 

@@ -1,13 +1,10 @@
-/** NeMo's manifests and tarred datasets as sources. */
+/** NeMo's manifests as sources. */
 import { ManifestError } from "../../util/errors.ts";
 import type { Cut } from "../cut.ts";
 import { type LineFormat, lineDuration, type ParsedLine } from "../lineIndex/index.ts";
 import { cutOf } from "../manifest/cuts.ts";
 import { type ManifestEntry, parseEntry } from "../manifest/entry.ts";
 import type { ManifestObject } from "../manifest/lines.ts";
-import type { ShardSpec } from "../shards.ts";
-import { openTarred } from "../tarred/open.ts";
-import { reasons } from "../tarred/report.ts";
 import type { SourceCut } from "./cut.ts";
 import { formatKey, type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
 
@@ -36,7 +33,8 @@ function spoken(value: ManifestObject, entry: ManifestEntry | undefined, { textF
   return { text: text ?? "", lang: typeof lang === "string" ? lang : undefined };
 }
 
-function sourceCut(cut: Cut, value: ManifestObject, entry: ManifestEntry | undefined, options: LeafOptions): SourceCut {
+/** A cut of a line; what the line says beyond a cut is in `custom`. @param entry the line, checked; undefined takes the text as it stands */
+export function sourceCut(cut: Cut, value: ManifestObject, entry: ManifestEntry | undefined, options: LeafOptions): SourceCut {
   const { text, lang } = spoken(value, entry, options, cut.origin);
   const rate = value["sampling_rate"] ?? value["sample_rate"];
   const { id, duration, speaker } = cut;
@@ -87,39 +85,5 @@ export async function nemoLeaf({ manifests, at }: { manifests: readonly string[]
     load: async (rows) => (await lines.read(Array.from(rows, (row) => kept[row] as number))).map(cutOfLine),
     where: (row) => lines.where(kept[row] as number),
     fingerprint: () => lines.fingerprint(),
-  });
-}
-
-/** A tarred dataset; its utterances are found by the places of their members. @throws what openTarred throws; ManifestError SOURCE_EMPTY */
-export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSpec; tars: ShardSpec; at: string }, options: LeafOptions): Promise<Leaf> {
-  const builder = new LeafBuilder(options);
-  const { shards, report } = await openTarred({ manifest, tars, index: true, onDamaged: options.onBad, onWarning: options.onWarning });
-  for (const [reason, { count, examples }] of report.findings) for (let i = 0; i < count; i++) builder.leftOut.add(reasons[reason], examples[0] as string);
-  for (const note of report.notes) options.onWarning(note);
-  const cuts: SourceCut[] = [];
-  const shardRows = shards.map(({ items }) => {
-    const before = cuts.length;
-    for (const { cut, value } of items) {
-      try {
-        if (Number.isNaN(cut.duration))
-          throw new ManifestError("MANIFEST_NO_DURATION", { at: cut.origin, message: 'no "duration"', fix: "add the length in seconds: serac tar verify --fix" });
-        const one = sourceCut(cut, value, undefined, options);
-        if (builder.acceptCut(one)) cuts.push(one);
-      } catch (error) {
-        if (!(error instanceof ManifestError)) throw error;
-        builder.bad(error);
-      }
-    }
-    return cuts.length - before;
-  });
-  const name = shards.length === 1 ? (shards[0]?.path as string) : `${shards[0]?.path} and ${shards.length - 1} more`;
-  return builder.build({
-    name,
-    at,
-    kind: "nemo_tarred",
-    load: async (rows) => Array.from(rows, (row) => builder.finish(cuts[row] as SourceCut)),
-    where: (row) => (cuts[row] as SourceCut).origin,
-    fingerprint: () => `${shards.length} ${cuts.length}`,
-    shardRows,
   });
 }

@@ -8,7 +8,8 @@ import type { Leaf, LeafOptions } from "./leaf.ts";
 import { lhotseLeaf } from "./lhotse.ts";
 import { type LhotseDataLoadingConfig, type ReadLhotseConfig, readLhotseConfig } from "./lhotseConfig.ts";
 import { MuxSource } from "./mux.ts";
-import { nemoLeaf, nemoTarredLeaf } from "./nemo.ts";
+import { nemoLeaf } from "./nemo.ts";
+import { nemoTarredLeaf } from "./nemoTarred.ts";
 import { sharLeaf } from "./shar.ts";
 
 /** What a config does not say. */

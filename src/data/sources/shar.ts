@@ -8,7 +8,7 @@ import { fileError } from "../../formats/atomic.ts";
 import type { TarMember } from "../../formats/tar/index.ts";
 import { FormatError, ManifestError } from "../../util/errors.ts";
 import { readMember } from "../audioSource.ts";
-import { IndexedLines, type LineFormat, type LineIndex, openAnyLineIndex } from "../lineIndex/index.ts";
+import { IndexedLines, type LineFormat, type LineIndex, openAnyLineIndex, PackedTexts } from "../lineIndex/index.ts";
 import { listMembers } from "../tarred/list.ts";
 import { TarredReport } from "../tarred/report.ts";
 import type { SourceCut } from "./cut.ts";
@@ -79,7 +79,8 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
   if (!fields["recording"] && !fields["features"]) bad(name, "neither recordings nor features", "write the folder with the field recording");
   const builder = new LeafBuilder(options);
   const format = cutFormat(options);
-  const members: SharMembers[] = [];
+  /** Where the members of each utterance lie. */
+  const members = new PackedTexts();
   const shardRows: number[] = [];
   const parts: LineIndex[] = [];
   for (const [i, path] of cutShards.entries()) {
@@ -139,10 +140,12 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
     ] as const)
       if (all && all.length > place) bad(tar as string, `holds ${all.length} members, ${path} has ${place} cuts`);
     for (const { audio: one, stored: two } of rowMembers)
-      members.push({
-        recording: one?.data && { tar: recording as string, member: placeOf(one.data) },
-        features: two?.data && { tar: features as string, member: placeOf(two.data), manifest: await metaOf(features as string, two.meta) },
-      });
+      members.push(
+        JSON.stringify({
+          recording: one?.data && { tar: recording as string, member: placeOf(one.data) },
+          features: two?.data && { tar: features as string, member: placeOf(two.data), manifest: await metaOf(features as string, two.meta) },
+        } satisfies SharMembers),
+      );
     parts.push(index);
     shardRows.push(members.length - before);
   }
@@ -152,7 +155,10 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
     at,
     kind: "lhotse_shar",
     load: async (rows) =>
-      (await lines.read(rows)).map(({ value, path, line }, i): SourceCut => builder.finish(withFields(parseLhotseCut(value, `${path}:${line}`, "", members[rows[i] as number]), options))),
+      (await lines.read(rows)).map(({ value, path, line }, i): SourceCut => {
+        const places = JSON.parse(members.at(rows[i] as number)) as SharMembers;
+        return builder.finish(withFields(parseLhotseCut(value, `${path}:${line}`, "", places), options));
+      }),
     where: (row) => lines.where(row),
     fingerprint: () => lines.fingerprint(),
     shardRows,

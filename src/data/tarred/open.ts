@@ -43,44 +43,74 @@ function partsOf(manifest: ShardSpec, tars: ShardSpec): Part[] {
   return [{ manifests: manifestPaths(manifest), tars: localPaths(tars, "tarred_audio_filepaths") }];
 }
 
+/** Pairs of a tar and its manifest that are worked on at a time. */
+const pairsAtOnce = 4;
+
 /**
  * Opens tars and their manifests.
  * @throws ConfigError, ManifestError (also SHARDS_DIFFER; SHARDS_EMPTY when nothing is left), FormatError by the policy for damage
  */
 export async function openTarred(options: OpenOptions): Promise<OpenedDataset> {
+  const shards: TarredShard[] = [];
+  const report = await eachTarredShard(options, (shard) => void shards.push(shard));
+  return { shards, report };
+}
+
+/**
+ * The same for who keeps less than whole entries: shards are given one by one, and where each has a manifest of its own no more than a few are in memory.
+ * @param take called with each shard in order
+ * @returns what was found
+ * @throws as `openTarred`
+ */
+export async function eachTarredShard(options: OpenOptions, take: (shard: TarredShard) => void): Promise<TarredReport> {
   const { manifest, tars, onWarning = (message) => process.stderr.write(`serac: ${message}\n`) } = options;
   const report = new TarredReport();
   const keep = keeper(options, report);
   // They take part in the matching all the same: their members are not without an entry.
   const filtered = new Set<ManifestEntry>();
   const list = async (paths: readonly string[]): Promise<Listing[]> => eachOf(paths, 4, (path) => listMembers(path, options, report, onWarning));
-  const shards: TarredShard[] = [];
-  if (manifest === undefined)
-    for (const listing of await list(localPaths(tars, "tarred_audio_filepaths"))) shards.push(await openWebdataset(listing, options, keep, report, onWarning));
-  else for (const part of partsOf(manifest, tars)) shards.push(...match(await readManifests(part), await list(part.tars)));
-  const left = shards.reduce((sum, { items }) => sum + items.length, 0);
+  let first: string | undefined;
+  let left = 0;
+  const give = (shard: TarredShard): void => {
+    first ??= shard.path;
+    left += shard.items.length;
+    take(shard);
+  };
+  if (manifest === undefined) for (const listing of await list(localPaths(tars, "tarred_audio_filepaths"))) give(await openWebdataset(listing, options, keep, report, onWarning));
+  else for (const part of partsOf(manifest, tars)) await openPart(part);
   if (left === 0)
     throw new ManifestError("SHARDS_EMPTY", {
-      at: shards[0]?.path ?? "",
+      at: first ?? "",
       message: `no utterance is left: ${report.lines().join("; ") || "the manifests are empty"}`,
       fix: "check the filters, and that manifests and tars belong together",
     });
-  return { shards, report };
+  return report;
 
-  async function readManifests({ manifests, tars: paths }: Part): Promise<Manifests> {
+  async function openPart({ manifests, tars: paths }: Part): Promise<void> {
     const { manifestOf, byName } = pairShards(manifests, paths, { allowByName: true });
-    const read = async (path: string): Promise<ManifestEntry[]> => {
-      const entries: ManifestEntry[] = [];
-      for await (const entry of readEntries([path], { onError: badLines(options.onDamaged ?? "throw", report, onWarning), needDuration: false })) {
-        if (!keep(entry)) filtered.add(entry);
-        entries.push(entry);
-      }
-      return entries;
-    };
-    if (manifestOf) {
-      const all = await eachOf(manifests, 1, read);
-      return { groups: manifestOf.map((i) => all[i] as ManifestEntry[]), loose: [], single: false };
+    if (!manifestOf) {
+      for (const shard of match(await readTogether(manifests, paths, byName), await list(paths))) give(shard);
+      return;
     }
+    for (let from = 0; from < paths.length; from += pairsAtOnce) {
+      const group = paths.slice(from, from + pairsAtOnce);
+      const groups = await eachOf(manifestOf.slice(from, from + pairsAtOnce), 1, (i) => read(manifests[i] as string));
+      for (const shard of match({ groups, loose: [], single: false }, await list(group))) give(shard);
+      filtered.clear();
+    }
+  }
+
+  async function read(path: string): Promise<ManifestEntry[]> {
+    const entries: ManifestEntry[] = [];
+    for await (const entry of readEntries([path], { onError: badLines(options.onDamaged ?? "throw", report, onWarning), needDuration: false })) {
+      if (!keep(entry)) filtered.add(entry);
+      entries.push(entry);
+    }
+    return entries;
+  }
+
+  /** The entries of manifests that are for all tars. */
+  async function readTogether(manifests: readonly string[], paths: readonly string[], byName: boolean): Promise<Manifests> {
     if (byName) return { groups: paths.map(() => []), loose: (await eachOf(manifests, 1, read)).flat(), single: true };
     const { groups, loose, shift } = groupByShard(await read(manifests[0] as string), paths);
     if (shift !== 0) onWarning(`shard_id is ${Math.abs(shift)} ${shift > 0 ? "less" : "more"} than the number in the tars' names throughout; it is taken that way`);

@@ -1,9 +1,9 @@
 /** The end of a conversion: the manifest of all shards, the record, and last metadata.yaml: where it is, the dataset is whole. */
 import { readFileSync, statSync } from "node:fs";
 import { writeAtomically, writeFileAtomic, writeFully } from "../../../formats/atomic.ts";
+import { estimateDurationBins } from "../../durationBins.ts";
 import type { Base } from "./concat.ts";
 import { type Buckets, describeAppended, describeNew } from "./describe.ts";
-import { estimateDurationBins } from "../../durationBins.ts";
 import { tarName } from "./files.ts";
 import { datasetTime, printMetadata } from "./metadata.ts";
 import type { ConvertOptions } from "./options.ts";
