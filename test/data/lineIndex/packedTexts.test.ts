@@ -6,7 +6,7 @@ test("every text is found by its number, in any order", () =>
   fc.assert(
     fc.property(
       fc.array(
-        fc.string({ unit: "grapheme" }).map((text) => text.replaceAll("\n", " ")),
+        fc.string({ unit: "grapheme" }).map((text) => Buffer.from(text.replaceAll("\n", " ")).toString()),
         { maxLength: 300 },
       ),
       fc.array(fc.nat(), { maxLength: 50 }),
@@ -14,7 +14,7 @@ test("every text is found by its number, in any order", () =>
         const packed = new PackedTexts();
         for (const text of texts) packed.push(text);
         expect(packed.length).toBe(texts.length);
-        if (texts.length > 0) for (const place of places) expect(packed.at(place % texts.length)).toBe(texts[place % texts.length]?.toWellFormed());
+        if (texts.length > 0) for (const place of places) expect(packed.at(place % texts.length)).toBe(texts[place % texts.length]);
       },
     ),
   ));
