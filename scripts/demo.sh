@@ -84,7 +84,7 @@ decoding=(--decoding-method ctc-greedy-search --exp-dir "$exp" --epoch "$epochs"
 # The last epoch of a run that was ended half-way, or 0.
 last_epoch() {
   local epoch=0
-  while [ -e "$exp/epoch-$((epoch + 1)).safetensors" ]; do epoch=$((epoch + 1)); done
+  while [ -e "$exp/epoch-$((epoch + 1)).pt" ]; do epoch=$((epoch + 1)); done
   echo $epoch
 }
 

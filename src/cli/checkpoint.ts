@@ -107,7 +107,7 @@ export const checkpointDiff = command({
   name: "checkpoint diff",
   summary: "How two checkpoints differ: names, shapes, elements, other values",
   description: "Either file may be .pt or safetensors. Exit code 0 where they are the same, 1 where they differ.",
-  examples: ["serac checkpoint diff a/epoch-30.pt b/epoch-30.pt", "serac checkpoint diff epoch-30.pt epoch-30.safetensors --no-values --rtol 1e-6"],
+  examples: ["serac checkpoint diff a/epoch-30.pt b/epoch-30.pt", "serac checkpoint diff epoch-30.pt epoch-30.pt --no-values --rtol 1e-6"],
   positional: { a: { help: "a file" }, b: { help: "another file" } },
   options: {
     atol: number({ default: 0, min: 0, help: "elements are equal where |a - b| <= ATOL + RTOL |b|" }),

@@ -31,7 +31,7 @@ export const decode = command({
     "The model's shape and the tokenizer come from the checkpoint. Files are written to EXP-DIR/METHOD, in icefall's formats. Utterances that cannot be used are left out and counted; a manifest of which none can be used is an error. Where no line has a text, the word error rate is shown as -.",
   examples: [
     "serac decode --exp-dir exp --epoch 30 --avg 9 --manifest test.jsonl",
-    "serac decode --checkpoint exp/epoch-30.safetensors --manifest test.jsonl --decoding-method ctc-greedy-search --json",
+    "serac decode --checkpoint exp/epoch-30.pt --manifest test.jsonl --decoding-method ctc-greedy-search --json",
   ],
   options: {
     manifest: strings({ required: true, unit: "files", help: "NeMo manifests to recognise" }),

@@ -1,47 +1,64 @@
 /** Which model a command recognises with: the options, and what they load. Shared by decode and transcribe. */
-import { readdirSync } from "node:fs";
-import { basename } from "node:path";
+import { basename, extname } from "node:path";
 import { Recognizer } from "../decode/index.ts";
-import { averagedCheckpoint, loadCheckpoint } from "../models/index.ts";
+import { type AverageOptions, averagedCheckpoint, type ModelOptions, modelOptions, type OpenCheckpointOptions, savedEpochs } from "../models/index.ts";
 import { setThreads } from "../torch/index.ts";
-import { CheckpointError, isErrnoException } from "../util/errors.ts";
-import { boolean, choice, integer, type Options, path, type Schema } from "../util/options.ts";
+import { CheckpointError, ConfigError } from "../util/errors.ts";
+import { boolean, choice, integer, type Options, path, type Schema, unset } from "../util/options.ts";
 
 const group = "Model";
 
-export const recognizerOptions = {
+/** Which checkpoints of an experiment are taken, and what they may not tell. */
+export const checkpointOptions = {
   expDir: path({ default: "zipformer/exp", group, help: "folder of checkpoints" }),
-  epoch: integer({ default: 0, min: 0, group, help: "epoch to recognise with; 0 is the last" }),
-  avg: integer({ default: 1, min: 1, group, help: "epochs to average" }),
+  epoch: integer({ default: 0, min: 0, group, help: "epoch to take; 0 is the last" }),
+  iter: integer({ default: 0, min: 0, group, help: "take checkpoint-B files up to this many updates instead of epochs" }),
+  avg: integer({ default: 1, min: 1, group, help: "epochs, or checkpoint-B files, to average" }),
+  bpeModel: path({ group, help: "SentencePiece model of a checkpoint that has none, as icefall's" }),
+  sampleRate: integer({ min: 1, group, unit: "Hz", help: "of the audio that an icefall model was trained on; 16000 where not given" }),
+  ...unset(modelOptions, { group: "Shape of the model, where the checkpoint does not tell it" }),
+} satisfies Schema;
+
+export const recognizerOptions = {
+  ...checkpointOptions,
   useAveragedModel: boolean({ default: true, group, help: "with --avg above 1, average over all updates of these epochs, not over the epochs' ends" }),
   checkpoint: path({ group, help: "one checkpoint file instead of --exp-dir, --epoch and --avg" }),
   decodingMethod: choice(["greedy_search", "ctc-greedy-search"], { group, help: "search; the transducer's where there is one" }),
   threads: integer({ default: 0, min: 0, group, help: "threads of operators; 0 leaves libtorch's choice" }),
 } satisfies Schema;
 
-/** The newest epoch of an experiment. @throws CheckpointError CHECKPOINT_MISSING */
-function lastEpoch(expDir: string): number {
-  let names: string[] = [];
-  try {
-    names = readdirSync(expDir);
-  } catch (error) {
-    if (!isErrnoException(error)) throw error;
+/** What flags tell about a checkpoint. */
+export function openOptions(options: Options<typeof checkpointOptions>): OpenCheckpointOptions {
+  const names = Object.keys(modelOptions) as (keyof ModelOptions)[];
+  return { bpeModel: options.bpeModel, sampleRate: options.sampleRate, given: Object.fromEntries(names.map((name) => [name, options[name]])) };
+}
+
+/**
+ * Which checkpoints are averaged, and how result files name them, as icefall's scripts do.
+ * @throws CheckpointError CHECKPOINT_MISSING; ConfigError CONFIG_BAD_VALUE where both --epoch and --iter are given
+ */
+export function chooseAverage(
+  { expDir, epoch, iter, avg }: Pick<Options<typeof checkpointOptions>, "expDir" | "epoch" | "iter" | "avg">,
+  useAveragedModel: boolean,
+): { average: AverageOptions; name: string } {
+  if (iter > 0) {
+    if (epoch > 0) throw new ConfigError("CONFIG_BAD_VALUE", { message: `--epoch ${epoch} and --iter ${iter} were given`, fix: "give one of them" });
+    return { average: { epoch: 0, iter, avg, useAveragedModel }, name: `iter-${iter}` };
   }
-  const last = Math.max(0, ...names.map((name) => Number(/^epoch-(\d+)\.safetensors$/.exec(name)?.[1] ?? 0)));
-  if (last === 0) throw new CheckpointError("CHECKPOINT_MISSING", { at: expDir, message: "no epoch-N.safetensors file", fix: "train first (serac train), or give --checkpoint" });
-  return last;
+  const last = epoch || savedEpochs(expDir)[0];
+  if (last === undefined) throw new CheckpointError("CHECKPOINT_MISSING", { at: expDir, message: "no epoch-N.pt file", fix: "train first (serac train), or give --checkpoint" });
+  return { average: { epoch: last, avg, useAveragedModel }, name: `epoch-${last}` };
 }
 
 /** Loads the model that the options name; `suffix` tells it in names of result files, as icefall's scripts do. @throws CheckpointError, ConfigError */
-export function loadRecognizer({ expDir, epoch: wanted, avg, useAveragedModel, checkpoint, decodingMethod, threads }: Options<typeof recognizerOptions>): {
-  recognizer: Recognizer;
-  suffix: string;
-} {
+export function loadRecognizer(options: Options<typeof recognizerOptions>): { recognizer: Recognizer; suffix: string } {
+  const { checkpoint, decodingMethod, threads, avg } = options;
   if (threads > 0) setThreads(threads);
   const method = decodingMethod ? { method: decodingMethod } : {};
-  if (checkpoint) return { recognizer: Recognizer.fromCheckpoint(loadCheckpoint(checkpoint), method), suffix: basename(checkpoint, ".safetensors") };
-  const epoch = wanted || lastEpoch(expDir);
-  const averaged = useAveragedModel && avg > 1;
-  const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(expDir, { epoch, avg, useAveragedModel: averaged }), method);
-  return { recognizer, suffix: `epoch-${epoch}_avg-${avg}${averaged ? "_use-averaged-model" : ""}` };
+  const open = openOptions(options);
+  if (checkpoint) return { recognizer: Recognizer.load(checkpoint, { ...method, ...open }), suffix: basename(checkpoint, extname(checkpoint)) };
+  const averaged = options.useAveragedModel && avg > 1;
+  const { average, name } = chooseAverage(options, averaged);
+  const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(options.expDir, average, open), method);
+  return { recognizer, suffix: `${name}_avg-${avg}${averaged ? "_use-averaged-model" : ""}` };
 }

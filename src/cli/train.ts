@@ -6,7 +6,7 @@ import { command } from "./command.ts";
 export const train = command({
   name: "train",
   summary: "Train a Zipformer on NeMo manifests",
-  description: "Flags are those of icefall's zipformer/train.py. Writes epoch-N.safetensors files, which hold all that decoding needs, to the experiment's folder.",
+  description: "Flags are those of icefall's zipformer/train.py. Writes epoch-N.pt files, which hold all that decoding needs, to the experiment's folder.",
   examples: [
     "serac train --train-manifest train.jsonl --valid-manifest valid.jsonl --bpe-model bpe.model --exp-dir exp --max-duration 200",
     "serac train --train-manifest train.jsonl --bpe-model bpe.model --exp-dir exp --start-epoch 11",

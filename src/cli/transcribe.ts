@@ -8,7 +8,7 @@ export const transcribe = command({
   summary: "Print the text of audio files",
   description:
     "Any format that libsndfile reads, any rate, any number of channels. A file that cannot be used is named on stderr; the others are still transcribed, and the exit code is 1.",
-  examples: ["serac transcribe --checkpoint exp/epoch-30.safetensors a.wav b.flac", "serac transcribe --exp-dir exp --epoch 30 --avg 9 --json a.wav"],
+  examples: ["serac transcribe --checkpoint exp/epoch-30.pt a.wav b.flac", "serac transcribe --exp-dir exp --epoch 30 --avg 9 --json a.wav"],
   positional: { files: { help: "audio files", many: true } },
   options: {
     ...recognizerOptions,

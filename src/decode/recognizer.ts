@@ -1,10 +1,10 @@
 /** Speech to text with a trained model: from audio files, samples or cuts. */
 import { fbank, readAudio, resample, toMono } from "../audio/index.ts";
 import { type Cut, collate, cutFeatures, type FeatureOptions, minFeatureFrames, prefetch } from "../data/index.ts";
-import { AsrModel, asrModelOptions, type Checkpoint, disposeCheckpoint, loadCheckpoint, type ModelConfig } from "../models/index.ts";
+import { AsrModel, asrModelOptions, type Checkpoint, disposeCheckpoint, type ModelConfig, type OpenCheckpointOptions, openCheckpoint } from "../models/index.ts";
 import { SentencePiece } from "../text/index.ts";
 import { fromTypedArray, Generator, noGrad, scope } from "../torch/index.ts";
-import { AudioError, ConfigError, placed, SeracError } from "../util/errors.ts";
+import { AudioError, CheckpointError, ConfigError, placed, SeracError } from "../util/errors.ts";
 import { attentionBytes, longestFrames, memoryForAttention } from "./attentionMemory.ts";
 import { ctcGreedySearch, greedySearch, secondsPerFrame } from "./greedy.ts";
 
@@ -60,9 +60,15 @@ export class Recognizer {
     this.attentionMemory = attentionMemory;
   }
 
-  /** Loads an epoch-N.safetensors file. @throws CheckpointError; ConfigError when the model has no head for the method */
-  static load(path: string, options: RecognizerOptions = {}): Recognizer {
-    return Recognizer.fromCheckpoint(loadCheckpoint(path), options);
+  /** Loads an epoch-N.pt file. @throws CheckpointError; ConfigError when the model has no head for the method */
+  static load(path: string, options: RecognizerOptions & OpenCheckpointOptions = {}): Recognizer {
+    const file = openCheckpoint(path, options);
+    try {
+      const { config, state, tokenizer } = file;
+      return Recognizer.fromCheckpoint({ config, state, tokenizer, model: file.model(), modelAvg: undefined, optimizer: new Map(), generator: undefined }, options);
+    } finally {
+      file.close();
+    }
   }
 
   /** Builds the model of a checkpoint, whose tensors it frees. */
@@ -73,12 +79,18 @@ export class Recognizer {
       throw new ConfigError("CONFIG_BAD_VALUE", { message: "greedy_search needs a transducer, which this model does not have", fix: "use ctc-greedy-search" });
     if (chosen === "ctc-greedy-search" && !config.useCtc)
       throw new ConfigError("CONFIG_BAD_VALUE", { message: "ctc-greedy-search needs a CTC head, which this model does not have", fix: "use greedy_search" });
+    const tokenizer = SentencePiece.fromBytes(checkpoint.tokenizer);
+    if (tokenizer.vocabSize !== config.vocabSize)
+      throw new CheckpointError("CHECKPOINT_MISMATCH", {
+        message: `the model has a vocabulary of ${config.vocabSize} tokens, the tokenizer one of ${tokenizer.vocabSize}`,
+        fix: "give the --bpe-model that the model was trained with",
+      });
     const model = scope(() => new AsrModel({ ...asrModelOptions(config), generator: new Generator(0) }));
     model.loadStateDict(checkpoint.model);
     model.eval();
     disposeCheckpoint(checkpoint);
     const features: FeatureOptions = { sampleRate: config.sampleRate, featureDim: config.featureDim, purpose: "transcription" };
-    return new Recognizer(model, SentencePiece.fromBytes(checkpoint.tokenizer), { method: chosen, features, config, attentionMemory });
+    return new Recognizer(model, tokenizer, { method: chosen, features, config, attentionMemory });
   }
 
   /** Text of one audio file, any format and rate; several channels are mixed to one. Too short for one frame gives an empty text. @throws AudioError, and others, all of which name the file */

@@ -41,6 +41,9 @@ export function dtypeName(code: number): DType {
   return name;
 }
 
+/** True for the name of an element type. */
+export const isDtype = (name: string): name is DType => Object.hasOwn(table, name);
+
 /** Bytes of one element. */
 export const dtypeBytes = (dtype: DType): number => table[dtype].bytes;
 

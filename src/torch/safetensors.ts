@@ -1,7 +1,7 @@
 /** Tensors from and to safetensors files. */
-import { readSafetensors, type SafeData, type SafeDtype, type SafeTensor, writeSafetensors } from "../formats/index.ts";
+import { type LazySafeTensor, readSafetensors, type SafeData, type SafeDtype, type SafeTensor, writeSafetensors } from "../formats/index.ts";
 import { TorchError } from "../util/errors.ts";
-import type { DType, TypedArray } from "./dtype.ts";
+import { arrayOf, type DType, type TypedArray } from "./dtype.ts";
 import { fromTypedArray } from "./factories.ts";
 import type { Tensor } from "./tensor.ts";
 
@@ -19,11 +19,12 @@ const names = {
 } as const satisfies Partial<Record<SafeDtype, DType>>;
 const codes = Object.fromEntries(Object.entries(names).map(([code, name]) => [name, code])) as Record<DType, SafeDtype>;
 
-/** The tensor that an entry of a safetensors file holds. */
-export function fromSafetensor({ dtype, shape, data }: SafeTensor): Tensor {
-  const name = (names as Partial<Record<SafeDtype, DType>>)[dtype];
-  if (!name) throw new TorchError("TORCH_BAD_ARGUMENT", { message: `libtorch has no element type ${dtype}` });
-  return fromTypedArray(data as TypedArray, shape, { dtype: name });
+/** The tensor that an entry of a safetensors file holds. @throws TorchError TORCH_BAD_ARGUMENT; FormatError where an open file is damaged */
+export function fromSafetensor(entry: SafeTensor | LazySafeTensor): Tensor {
+  const name = (names as Partial<Record<SafeDtype, DType>>)[entry.dtype];
+  if (!name) throw new TorchError("TORCH_BAD_ARGUMENT", { message: `libtorch has no element type ${entry.dtype}` });
+  const data = "data" in entry ? (entry.data as TypedArray) : new (arrayOf(name))(entry.bytes().buffer);
+  return fromTypedArray(data, entry.shape, { dtype: name });
 }
 
 /** The tensors of a safetensors file, by name. @throws FormatError when the file is missing or damaged; TorchError TORCH_BAD_ARGUMENT for 8-bit floats and unsigned integers */

@@ -1,5 +1,5 @@
 /** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
-import { appendFileSync, readdirSync, writeFileSync } from "node:fs";
+import { appendFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Batch, type Cut, LeftOut, loadBatches } from "../data/index.ts";
 import { makeWritableFolder } from "../formats/atomic.ts";
@@ -16,8 +16,8 @@ import {
   readTokenizer,
   removeOldCheckpoints,
   saveCheckpoint,
+  savedEpochs,
   startAverage,
-  toFloat32,
   updateAverage,
 } from "../models/index.ts";
 import { Eden, ScaledAdam } from "../optim/index.ts";
@@ -59,7 +59,7 @@ export interface TrainResult {
 const silent: TrainReporter = { say: () => {} };
 
 /**
- * Trains a model and writes epoch-N.safetensors files to `expDir`.
+ * Trains a model and writes epoch-N.pt files to `expDir`.
  * @param signal aborting it saves a checkpoint and returns
  * @throws ConfigError for options; ManifestError, TrainError for data; CheckpointError on resuming
  */
@@ -71,9 +71,9 @@ export async function train(input: TrainOptionsInput, { signal, report = silent 
 
 /** A run from the start would replace the epochs of an earlier one. @throws TrainError TRAIN_EXISTS */
 function refuseToOverwrite(expDir: string): void {
-  const epochs = readdirSync(expDir).flatMap((name) => /^epoch-(\d+)\.safetensors$/.exec(name)?.[1] ?? []);
-  if (epochs.length === 0) return;
-  const last = Math.max(...epochs.map(Number));
+  const epochs = savedEpochs(expDir);
+  const [last] = epochs;
+  if (last === undefined) return;
   throw new TrainError("TRAIN_EXISTS", {
     at: expDir,
     message: `it holds ${epochs.length} epochs of an earlier run`,
@@ -166,15 +166,9 @@ class Trainer {
   }
 
   private resume(path: string): void {
-    const checkpoint = loadCheckpoint(path);
+    const checkpoint = loadCheckpoint(path, { bpeModel: this.options.bpeModel, sampleRate: this.options.sampleRate });
     const { state } = checkpoint;
-    if (!state || !checkpoint.generator) throw new CheckpointError("CHECKPOINT_BAD", { at: path, message: "it was saved for recognition only: there is no state to go on from" });
-    if (!Buffer.from(checkpoint.tokenizer).equals(Buffer.from(this.tokenizerBytes)))
-      throw new CheckpointError("CHECKPOINT_MISMATCH", {
-        at: path,
-        message: `it was trained with another tokenizer than ${this.options.bpeModel}`,
-        fix: "give the same --bpe-model",
-      });
+    if (!state) throw new CheckpointError("CHECKPOINT_BAD", { at: path, message: "it was saved for recognition only: there is no state to go on from" });
     for (const [name, flag] of [
       ["sampleRate", "--sample-rate"],
       ["featureDim", "--feature-dim"],
@@ -188,14 +182,18 @@ class Trainer {
     this.model.loadStateDict(checkpoint.model);
     this.optimizer.loadStateDict(unflattenState({ tensors: checkpoint.optimizer, numbers: state.optimizer }));
     this.scheduler.loadStateDict(state.scheduler);
-    this.generator.restore(checkpoint.generator);
-    this.random.restore(state.random);
+    if (checkpoint.generator) this.generator.restore(checkpoint.generator);
+    if (state.random) this.random.restore(state.random);
     restoreModules(this.model, state.modules);
     this.replicaStates = state.replicas;
     this.average = new Map(Array.from(checkpoint.modelAvg ?? [], ([key, tensor]) => [key, keep(tensor.to({ dtype: "float64", device: this.options.device }))]));
     this.b = state.batchIdxTrain;
     this.setBatchCount();
     this.epoch = state.batchesDone > 0 ? state.epoch : state.epoch + 1;
+    if (!state.random && this.options.startBatch > 0) {
+      this.epoch = state.epoch;
+      this.report.say(`${path} is icefall's: its place in the epoch and its random numbers cannot be taken over, so epoch ${this.epoch} starts at its beginning`);
+    }
     if (this.epoch > this.options.numEpochs)
       throw new ConfigError("CONFIG_BAD_VALUE", {
         message: `${path} is of epoch ${state.epoch}, behind --num-epochs ${this.options.numEpochs}: there is nothing to train`,
@@ -413,7 +411,7 @@ class Trainer {
           options: { ...this.options },
         },
         model: this.model.stateDict(),
-        modelAvg: toFloat32(this.average),
+        modelAvg: this.average,
         optimizer: tensors,
         generator: this.generator.state(),
         tokenizer: this.tokenizerBytes,

@@ -137,6 +137,14 @@ export function strings<const O extends OptionSettings<readonly string[]>>(setti
   return option<readonly string[], O>(settings, { kind: "strings", accepts: "texts with commas between", read });
 }
 
+/** A schema without its defaults: a value says that it was given. */
+export type Unset<S extends Schema> = { [K in keyof S]: S[K] extends Option<infer T> ? Option<T | undefined> : never };
+
+/** @returns the options with nothing required and no defaults, as flags that are compared with what a file says; `change` may alter more */
+export function unset<S extends Schema>(schema: S, change: Partial<OptionSettings<unknown>> = {}): Unset<S> {
+  return Object.fromEntries(Object.entries(schema).map(([name, { default: _, required: __, ...rest }]) => [name, { ...rest, ...change }])) as unknown as Unset<S>;
+}
+
 /** @returns the flag of a name: maxDuration -> --max-duration */
 export function flagOf(name: string): string {
   return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;

@@ -57,7 +57,7 @@ describe("decode", () => {
     const { code, stdout, stderr } = await serac([
       "decode",
       "--checkpoint",
-      "exp/epoch-24.safetensors",
+      "exp/epoch-24.pt",
       "--manifest",
       "odd.jsonl",
       "--decoding-method",
@@ -81,6 +81,26 @@ describe("decode", () => {
       stderr: expect.stringContaining("CHECKPOINT_BAD_AVERAGE"),
     });
     expect(await serac(["decode", "--manifst", "test.jsonl"])).toMatchObject({ code: 2, stderr: expect.stringMatching(/did you mean --manifest/i) });
+  });
+});
+
+describe("average", () => {
+  test("a file of averaged parameters decodes alone, as the epochs do; checkpoint-B files likewise", async () => {
+    const epochs = await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "8", "--manifest", "test.jsonl"]);
+    const made = await serac(["average", "--exp-dir", "exp", "--epoch", "24", "--avg", "8", "--json"]);
+    expect(made).toMatchObject({ code: 0 });
+    expect(JSON.parse(made.stdout)).toMatchObject({ path: "exp/epoch-24-avg-8.pt", epoch: 24, avg: 8, useAveragedModel: true });
+    expect((await serac(["decode", "--checkpoint", "exp/epoch-24-avg-8.pt", "--manifest", "test.jsonl"])).stdout).toBe(epochs.stdout);
+    expect(readdirSync(join(folder, "greedy_search"))).toContain("recogs-test-epoch-24-avg-8.txt");
+
+    const saved = readdirSync(join(folder, "exp")).flatMap((name) => /^checkpoint-(\d+)\.pt$/.exec(name)?.[1] ?? []);
+    expect(saved.length).toBeGreaterThan(1);
+    const last = String(Math.max(...saved.map(Number)));
+    const iter = await serac(["decode", "--exp-dir", "exp", "--iter", last, "--avg", "2", "--use-averaged-model", "0", "--manifest", "test.jsonl"]);
+    expect(iter.code).toBe(0);
+    expect(readdirSync(join(folder, "exp", "greedy_search"))).toContain(`recogs-test-iter-${last}_avg-2.txt`);
+    const few = await serac(["average", "--exp-dir", "exp", "--iter", last, "--avg", "1000"]);
+    expect(few).toMatchObject({ code: 1, stderr: expect.stringMatching(/needs 1001 checkpoint-B files.*CHECKPOINT_BAD_AVERAGE/) });
   });
 });
 
@@ -108,7 +128,7 @@ describe("transcribe", () => {
     expect(duration).toBeCloseTo(0.9, 5);
     expect(tokens.length).toBeGreaterThan(0);
     for (const name of ["none.wav", "cut.wav"]) {
-      const { code: exit, stderr: said } = await serac(["transcribe", "--checkpoint", "exp/epoch-24.safetensors", name]);
+      const { code: exit, stderr: said } = await serac(["transcribe", "--checkpoint", "exp/epoch-24.pt", name]);
       if (exit !== 0) expect(said).toMatch(/\[AUDIO_/);
       expect(said).not.toContain("    at ");
     }
@@ -126,10 +146,10 @@ describe("train", () => {
     expect(first.code).toBe(130);
     const batch = /to go on: --start-batch (\d+)/.exec(first.stderr)?.[1];
     expect(Number(batch)).toBeGreaterThanOrEqual(3);
-    expect(readdirSync(join(folder, "stop"))).toContain(`checkpoint-${batch}.safetensors`);
+    expect(readdirSync(join(folder, "stop"))).toContain(`checkpoint-${batch}.pt`);
     const second = await serac(["train", ...trainFlags, "--exp-dir", "stop", "--num-epochs", "500", "--start-batch", batch as string, "--max-steps", String(Number(batch) + 2)]);
     expect(second.code).toBe(0);
-    expect(second.stderr).toContain(`resumed from stop/checkpoint-${batch}.safetensors`);
+    expect(second.stderr).toContain(`resumed from stop/checkpoint-${batch}.pt`);
   });
 
   test.skipIf(describeLibtorch().cuda)("a device that is not there ends it before anything is read", async () => {

@@ -20,7 +20,7 @@ function manifest(name: string, before: readonly string[], good = 0, behind: rea
   return [join(folder, name)];
 }
 
-const epochsIn = (name: string): string[] => readdirSync(exp(name)).filter((file) => file.endsWith(".safetensors"));
+const epochsIn = (name: string): string[] => readdirSync(exp(name)).filter((file) => file.endsWith(".pt"));
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "serac-faults-"));

@@ -77,7 +77,7 @@ describe("replicas", () => {
     await train({ ...two, expDir: exp("again"), numEpochs: 2 });
     const half = await train({ ...two, expDir: exp("parts"), numEpochs: 1 });
     await train({ ...two, expDir: exp("parts"), numEpochs: 2, startEpoch: 2 });
-    const [a, b, c] = ["whole", "again", "parts"].map((name) => parameters(join(exp(name), "epoch-2.safetensors")));
+    const [a, b, c] = ["whole", "again", "parts"].map((name) => parameters(join(exp(name), "epoch-2.pt")));
     expect(b).toEqual(a);
     expect(c).toEqual(a);
     expect(whole.validLoss as number).toBeLessThan(half.validLoss as number);

@@ -56,7 +56,7 @@ describe("training end to end", () => {
     const before = liveTensors();
     const said: string[] = [];
     const result = await train({ ...options, expDir: exp("learn"), numEpochs: 24, werInterval: 24 }, { report: { say: (line) => said.push(line) } });
-    expect(result).toMatchObject({ epochs: 24, interrupted: false, checkpoint: join(exp("learn"), "epoch-24.safetensors") });
+    expect(result).toMatchObject({ epochs: 24, interrupted: false, checkpoint: join(exp("learn"), "epoch-24.pt") });
     expect(result.validWer).toBeLessThanOrEqual(0.15);
     expect(said.some((line) => line.startsWith("training data: 96 utterances"))).toBe(true);
     const metrics = readFileSync(join(exp("learn"), "metrics.jsonl"), "utf8")
@@ -96,17 +96,17 @@ describe("training end to end", () => {
 
   test("resuming after an epoch, and in its middle, gives the run that was not interrupted", async () => {
     await train({ ...options, expDir: exp("whole"), numEpochs: 3, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
-    const whole = parameters(join(exp("whole"), "epoch-3.safetensors"));
+    const whole = parameters(join(exp("whole"), "epoch-3.pt"));
 
     await train({ ...options, expDir: exp("halves"), numEpochs: 2, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
     await train({ ...options, expDir: exp("halves"), numEpochs: 3, startEpoch: 3, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
-    expect(parameters(join(exp("halves"), "epoch-3.safetensors"))).toEqual(whole);
+    expect(parameters(join(exp("halves"), "epoch-3.pt"))).toEqual(whole);
 
     const middle = readdirSync(exp("whole")).filter((name) => name.startsWith("checkpoint-"));
     expect(middle.length).toBeGreaterThan(1);
-    cpSync(join(exp("whole"), "checkpoint-5.safetensors"), join(exp("middle"), "checkpoint-5.safetensors"), { recursive: true });
+    cpSync(join(exp("whole"), "checkpoint-5.pt"), join(exp("middle"), "checkpoint-5.pt"), { recursive: true });
     await train({ ...options, expDir: exp("middle"), numEpochs: 3, startBatch: 5, speedPerturb: true, enableSpecAug: true, saveEveryN: 5 });
-    expect(parameters(join(exp("middle"), "epoch-3.safetensors"))).toEqual(whole);
+    expect(parameters(join(exp("middle"), "epoch-3.pt"))).toEqual(whole);
   });
 
   test("aborting saves a checkpoint to go on from, and keepLastK old ones remain", async () => {
@@ -124,12 +124,12 @@ describe("training end to end", () => {
         },
       },
     );
-    expect(result).toMatchObject({ interrupted: true, updates: 11, checkpoint: join(exp("abort"), "checkpoint-11.safetensors") });
+    expect(result).toMatchObject({ interrupted: true, updates: 11, checkpoint: join(exp("abort"), "checkpoint-11.pt") });
     expect(
       readdirSync(exp("abort"))
         .filter((name) => name.startsWith("checkpoint-"))
         .sort(),
-    ).toEqual(["checkpoint-10.safetensors", "checkpoint-11.safetensors"]);
+    ).toEqual(["checkpoint-10.pt", "checkpoint-11.pt"]);
     expect(readdirSync(exp("abort")).some((name) => name.includes(".tmp"))).toBe(false);
   });
 
@@ -170,7 +170,7 @@ describe("options of a run", () => {
     };
     const losses = await run("bf16", 1);
     expect(losses[2]).toBeLessThan(losses[0] as number);
-    const checkpoint = loadCheckpoint(join(exp("bf16"), "epoch-3.safetensors"));
+    const checkpoint = loadCheckpoint(join(exp("bf16"), "epoch-3.pt"));
     expect(new Set(Array.from(checkpoint.model.values(), (tensor) => tensor.dtype))).toEqual(new Set(["float32"]));
     disposeCheckpoint(checkpoint);
     expect(await run("bf16-again", 1)).toEqual(losses);
@@ -246,7 +246,7 @@ describe("bad input", () => {
     await expect(train({ ...options, expDir: exp("other"), numEpochs: 2, startEpoch: 2, joinerDim: 40 })).rejects.toThrow(
       /joiner\.encoder_proj\.weight is \(32, 64\), the model's is \(40, 64\)/,
     );
-    const path = join(exp("other"), "epoch-1.safetensors");
+    const path = join(exp("other"), "epoch-1.pt");
     const bytes = readFileSync(path);
     writeFileSync(path, bytes.subarray(0, bytes.length - 100));
     expect(() => loadCheckpoint(path)).toThrow(expect.objectContaining({ code: "CHECKPOINT_BAD" }));
