@@ -12,5 +12,6 @@ export { openSafetensors, parseSafetensors, readSafetensors, serializeSafetensor
 export { type Conversion, convertToPt, convertToSafetensors } from "./tensorConvert.ts";
 export { type DiffOptions, diffTensors, type ElementDifference, type TensorDiff } from "./tensorDiff.ts";
 export { type FileTensor, formatOfName, openTensorFile, refuseExpansion, safeDtype, type TensorFile } from "./tensorFile.ts";
+export { EventFile, scalarEvent, tfRecord, versionEvent } from "./tfevents.ts";
 export type { PcmAudio, WavFormat, WavHeader } from "./wav.ts";
 export { parseWav, parseWavHeader, serializeWav } from "./wav.ts";

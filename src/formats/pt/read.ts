@@ -1,6 +1,6 @@
 /** Files of torch.save, of torch 1.6 and later (zip) and before (one pickle behind another): values now, elements of tensors when asked for. */
 import { FormatError } from "../../util/errors.ts";
-import { crc32 } from "./crc32.ts";
+import { crc32 } from "../crc32.ts";
 import { elementBytes, storageDtype, swapBytes } from "./dtypes.ts";
 import { unpickle } from "./pickle.ts";
 import { Cursor, fileSource, memorySource, type RangeSource } from "./source.ts";

@@ -3,7 +3,7 @@
  * Source: PKWARE's APPNOTE 6.3 (4.3, 4.5.3), and what torch.save of 1.6 and later does. Packed members are refused, so nothing grows by unpacking.
  */
 import { FormatError } from "../../util/errors.ts";
-import { crc32 } from "./crc32.ts";
+import { crc32 } from "../crc32.ts";
 import type { RangeSource } from "./source.ts";
 
 const localSignature = 0x04034b50;

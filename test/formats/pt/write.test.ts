@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { afterAll, expect, test } from "vitest";
-import { crc32, tableCrc32 } from "../../../src/formats/pt/crc32.ts";
+import { crc32, tableCrc32 } from "../../../src/formats/crc32.ts";
 import {
   memoryTensor,
   OrderedDict,
