@@ -54,7 +54,7 @@ test("records can be told apart again, whatever is in them", () => {
       while (bytes.byteLength > 0) {
         const length = Number(bytes.readBigUInt64LE());
         read.push(bytes.subarray(12, 12 + length));
-        expect(tfRecord(bytes.subarray(12, 12 + length)).equals(bytes.subarray(0, 16 + length))).toBe(true);
+        expect(bytes.subarray(0, 16 + length).equals(tfRecord(bytes.subarray(12, 12 + length)))).toBe(true);
         bytes = bytes.subarray(16 + length);
       }
       expect(read.map((part) => [...part])).toEqual(messages.map((part) => [...part]));
