@@ -10,6 +10,8 @@ export const errorCodes = {
 
   // formats
   FILE_CHANGED: "A file became shorter while it was read. Make sure that nothing writes to it, and start again.",
+  FOLDER_BUSY:
+    "Another process is at work in a folder of results; the message names it. A lock that a killed process left on this machine is taken over; one of a machine that cannot be asked has to be removed by hand.",
   FILE_MISSING: "There is no file at this path. Relative paths start at the working directory, those of a manifest at the manifest.",
   FILE_UNREADABLE: "A file cannot be opened or read: a folder, no permission, or a failing disk. The message holds the reason of the operating system.",
   FILE_UNWRITABLE: "A file cannot be written: no permission, no space, or no such folder. What was there before is unchanged.",
@@ -112,8 +114,6 @@ export const errorCodes = {
   TARRED_AUDIO:
     "Audio of a dataset to be tarred is missing, unreadable or without a byte. All such files are counted before anything is written and the first ones are named, with their places in the manifest.",
   TARRED_BAD_ENTRY: "A manifest line cannot go into a tarred dataset: a key is missing or has the wrong kind of value. The message names the line and the key.",
-  TARRED_BUSY:
-    "Another process is at work in the target folder; the message names it. A lock that a killed process left on this machine is taken over; one of a machine that cannot be asked has to be removed by hand.",
   TARRED_EMPTY: "No utterance is left to tar after the filters. The message tells how many there were and what the bounds are.",
   TARRED_EXISTS: "The target holds another tarred dataset, or an unfinished one with other settings. Nothing is overwritten unless --overwrite is given.",
   TARRED_METADATA: "A metadata.yaml of a tarred dataset is missing, is no YAML, or lacks what is needed. The message names the key.",

@@ -6,8 +6,8 @@ import { createHash } from "node:crypto";
 import { appendFileSync, closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, rmdirSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { fileError, makeFolder, writeFully } from "../../../formats/atomic.ts";
+import { FolderLock } from "../../../formats/folderLock.ts";
 import { ManifestError } from "../../../util/errors.ts";
-import { FolderLock } from "./folderLock.ts";
 import type { Spool } from "./plan.ts";
 import type { ShardResult } from "./shard.ts";
 
@@ -55,7 +55,7 @@ export class Journal {
     return existsSync(this.path);
   }
 
-  /** Keeps other conversions out of the target. @throws ManifestError TARRED_BUSY; FormatError FILE_UNWRITABLE */
+  /** Keeps other conversions out of the target. @throws FormatError FOLDER_BUSY; FormatError FILE_UNWRITABLE */
   lock(): FolderLock {
     return FolderLock.take(this.folder, { at: this.target, busy: "is converting into this folder" });
   }

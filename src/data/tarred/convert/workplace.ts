@@ -2,8 +2,8 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileError, removeQuietly } from "../../../formats/atomic.ts";
+import { FolderLock } from "../../../formats/folderLock.ts";
 import { SeracError } from "../../../util/errors.ts";
-import { FolderLock } from "./folderLock.ts";
 import { removeFolder, workFolderName } from "./journal.ts";
 import { type DatasetRecord, type RecordedShard, readRecord, writeRecord } from "./record.ts";
 
@@ -54,7 +54,7 @@ export class Workplace {
       try {
         lock = FolderLock.take(folder, { at: folder, busy: "works in this folder" });
       } catch (error) {
-        if (error instanceof SeracError && error.code === "TARRED_BUSY") continue;
+        if (error instanceof SeracError && error.code === "FOLDER_BUSY") continue;
         throw error;
       }
       const left = readdirSync(folder).flatMap((mark) => shardOfMark(mark) ?? []);
@@ -80,7 +80,7 @@ export class Workplace {
     }
   }
 
-  /** Records a finished shard. @throws FormatError FILE_UNWRITABLE; ManifestError TARRED_BUSY */
+  /** Records a finished shard. @throws FormatError FILE_UNWRITABLE; FormatError FOLDER_BUSY */
   finish(one: RecordedShard): void {
     const lock = this.lockRecord();
     try {

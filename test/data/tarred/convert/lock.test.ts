@@ -5,8 +5,8 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { convertToTarred } from "../../../../src/data/tarred/convert/convert.ts";
-import { FolderLock } from "../../../../src/data/tarred/convert/folderLock.ts";
 import { tarShards } from "../../../../src/data/tarred/convert/partial.ts";
+import { FolderLock } from "../../../../src/formats/folderLock.ts";
 import { packageRoot } from "../../../../src/util/paths.ts";
 import { corpus, newFolder, tree } from "./corpus.ts";
 
@@ -35,7 +35,7 @@ describe("two conversions into one folder", () => {
     expect(good, ended.map(({ stderr }) => stderr).join("\n")).toHaveLength(1);
     for (const { code, stderr } of ended)
       if (code === 0) expect(stderr).toMatch(/Entries per shard/);
-      else expect(stderr).toMatch(/\/t: process \d+ on .* is converting into this folder \[TARRED_BUSY\]/);
+      else expect(stderr).toMatch(/\/t: process \d+ on .* is converting into this folder \[FOLDER_BUSY\]/);
     expect(comparable(join(folder, "t"))).toEqual(comparable(join(folder, "alone")));
     expect(readdirSync(join(folder, "t"))).not.toContain(".serac-tar");
   });
@@ -87,7 +87,7 @@ describe("a lock", () => {
   test("of another machine is not touched; of before the last start, or of a number that was used again, it is taken over", () => {
     const folder = newFolder();
     const path = foreign(folder, (parts) => (parts[0] = "elsewhere"));
-    expect(() => FolderLock.take(folder, talk)).toThrow(new RegExp(`there: process ${process.pid} on elsewhere is busy.*TARRED_BUSY.*remove ${path}`));
+    expect(() => FolderLock.take(folder, talk)).toThrow(new RegExp(`there: process ${process.pid} on elsewhere is busy.*FOLDER_BUSY.*remove ${path}`));
     for (const change of [(parts: string[]) => (parts[1] = "another-start"), (parts: string[]) => (parts[4] = "1"), (parts: string[]) => (parts[3] = "2147483646")]) {
       rmSync(path, { force: true });
       foreign(folder, change);
@@ -115,7 +115,7 @@ describe("a lock", () => {
       for (let i = 0; i < 60; i++) {
         let lock;
         try { lock = FolderLock.take(process.argv[2], { at: "x", busy: "is busy" }); }
-        catch (error) { if (error.code !== "TARRED_BUSY") throw error; continue; }
+        catch (error) { if (error.code !== "FOLDER_BUSY") throw error; continue; }
         closeSync(openSync(process.argv[3], "wx")); // fails where another one is inside
         held++;
         for (const end = performance.now() + 1; performance.now() < end; );
@@ -129,7 +129,7 @@ describe("a lock", () => {
     const dead = readlinkSync(join(folder, "locked", "lock-1")).replace(/\|\d+\|\d*$/, "|2147483646|1");
     own.release();
     symlinkSync(dead, join(folder, "locked", "lock-1"));
-    const module = join(packageRoot, "build/js/data/tarred/convert/folderLock.js");
+    const module = join(packageRoot, "build/js/formats/folderLock.js");
     const runs = Array.from({ length: 4 }, async () => {
       const child = spawn(process.execPath, ["--input-type=module", "-e", script, module, join(folder, "locked"), join(folder, "inside"), dead]);
       let out = "";

@@ -5,8 +5,8 @@
 import { readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import { fileError, makeFolder, removeQuietly } from "../../../formats/atomic.ts";
-import { isErrnoException, ManifestError, SeracError } from "../../../util/errors.ts";
+import { FormatError, isErrnoException, SeracError } from "../util/errors.ts";
+import { fileError, makeFolder, removeQuietly } from "./atomic.ts";
 
 /** Who holds a lock. */
 interface Owner {
@@ -119,7 +119,7 @@ export class FolderLock {
 
   /**
    * @param folder is made where it is not there
-   * @throws ManifestError TARRED_BUSY where another process holds it; FormatError FILE_UNWRITABLE
+   * @throws FormatError FOLDER_BUSY where another process holds it; FormatError FILE_UNWRITABLE
    */
   static take(folder: string, { at, busy }: LockTalk): FolderLock {
     // Who held it last may be removing the folder, empty as it is.
@@ -134,8 +134,8 @@ export class FolderLock {
 
   private static tryTake(folder: string, { at, busy }: LockTalk): FolderLock {
     const me = self();
-    const refuse = ({ path, owner }: Pick<Lock, "path" | "owner">): ManifestError =>
-      new ManifestError("TARRED_BUSY", {
+    const refuse = ({ path, owner }: Pick<Lock, "path" | "owner">): FormatError =>
+      new FormatError("FOLDER_BUSY", {
         at,
         message: `${owner === undefined ? "another process" : `process ${owner.process} on ${owner.host}`} ${busy}`,
         fix: `wait for it; if it is no longer running, remove ${path}`,
@@ -171,7 +171,7 @@ export class FolderLock {
       try {
         return FolderLock.take(folder, talk);
       } catch (error) {
-        if (!(error instanceof SeracError) || error.code !== "TARRED_BUSY" || performance.now() > end) throw error;
+        if (!(error instanceof SeracError) || error.code !== "FOLDER_BUSY" || performance.now() > end) throw error;
       }
     }
   }
