@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import tempfile
 
 import numpy as np
@@ -82,6 +83,34 @@ out["append"] = dict(duration=row.duration, sups=spans_of(row), **pick(row.load_
 for direction in ("left", "right", "both"):
     padded = b.pad(0.61, direction=direction)
     out[f"pad_{direction}"] = dict(duration=padded.duration, sups=[s[:2] for s in spans_of(padded)], **pick(padded.load_audio()))
+
+
+
+def portable(cut, name):
+    """The line of a cut, with FOLDER for where its files lie, and without random ids."""
+    return re.sub("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "random", json.dumps({**cut.to_dict(), "id": name}).replace(folder, "FOLDER"))
+
+
+overlapping = a.mix(n2, snr=6.0, offset_other_by=0.21).mix(b, offset_other_by=0.4)
+reference = n1.mix(a, snr=None, offset_other_by=0.1)
+reference.tracks[0].snr, reference.tracks[0].is_snr_reference = 9.0, False
+reference.tracks[1].is_snr_reference = True
+muted = a.mix(n1, snr=3.0).mix(n2, snr=8.0, offset_other_by=0.3)
+muted.tracks[1].mute = True
+mixed_cuts = dict(
+    noise=with_noises(a, 12.5, a.duration),
+    overlapping=overlapping,
+    after_silence=b.pad(0.61, direction="left").mix(n1, snr=4.0),
+    reference=reference,
+    muted=muted,
+    reverberated=with_noises(a, 10.0, a.duration).reverb_rir(rir, mix_first=True),
+    transformed=a.perturb_speed(1.1).perturb_volume(0.5).mix(n2.perturb_volume(2.0), snr=15.0),
+    part=a.perturb_speed(0.9).perturb_volume(1.5).truncate(offset=0.2, duration=0.5),
+    row=row,
+)
+out["mixed_cuts"] = {
+    name: dict(line=portable(cut, name), duration=cut.duration, sups=spans_of(cut), **pick(cut.load_audio())) for name, cut in mixed_cuts.items()
+}
 
 spoken = cut_of("w", wave(int(2.35 * RATE), 0.3, 0.4), [(0.0, 0.6, "one"), (0.65, 0.5, "two"), (1.2, 1.1, "three")])
 part = spoken.truncate(offset=0.5, duration=1.0)

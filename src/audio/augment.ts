@@ -58,15 +58,16 @@ export interface MixTrack {
  * Adds tracks to a signal, each with the gain that gives its ratio of mean energies; silence on either side leaves a gain at 1. What reaches beyond
  * `length` is cut off before energies are measured. Source: lhotse's AudioMixer.
  * @param length samples of the mix; those of the longest by default
+ * @param reference the mean energy that ratios are to; the signal's by default
  */
 export function mixTracks(
   samples: Float32Array,
   tracks: readonly MixTrack[],
   length = tracks.reduce((most, one) => Math.max(most, one.start + one.samples.length), samples.length),
+  reference = meanEnergy(samples),
 ): Float32Array {
   const mixed = new Float32Array(length);
   mixed.set(samples.subarray(0, length));
-  const reference = meanEnergy(samples);
   for (const { samples: track, start, snr } of tracks) {
     if (!Number.isInteger(start) || start < 0)
       throw new ConfigError("CONFIG_BAD_VALUE", { at: "mixTracks", message: `a track starts at sample ${start}, expected a whole number from 0` });

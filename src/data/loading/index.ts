@@ -9,20 +9,14 @@ export {
   mergeSupervisions,
   mixCut,
   type PadDirection,
-  type Placed,
-  type Played,
   type PlayedCut,
   padCut,
   perturbCutSpeed,
   perturbCutVolume,
-  playedOf,
-  type Response,
   reverbCut,
-  type Sound,
   truncateCut,
   windowCount,
 } from "./played.ts";
-export { mixFeatures, type RenderOptions, renderFeatures, renderSamples } from "./render.ts";
 export {
   type CutConcatenateOptions,
   type CutMixOptions,

@@ -6,8 +6,8 @@
 import { type Features, SpecAugment, type SpecAugmentOptions } from "../../audio/index.ts";
 import { AudioError, ManifestError, type SeracError } from "../../util/errors.ts";
 import { paddingValue } from "../loader.ts";
-import type { Played } from "./played.ts";
-import { type RenderOptions, renderFeatures } from "./render.ts";
+import { type RenderOptions, renderFeatures } from "../sources/render.ts";
+import type { Played } from "../sources/sound.ts";
 import { type SentError, sendError } from "./sentError.ts";
 import { streamOf } from "./transforms.ts";
 

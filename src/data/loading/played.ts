@@ -1,49 +1,15 @@
 /**
- * What a cut sounds like once it is changed: a tree of plain data that says how its samples come about, and is rendered later, in any thread.
- * The functions here change a cut's times and supervisions along with its sound. They draw nothing: same arguments, same cut.
+ * Changes of cuts: of their sound, and along with it of their times and supervisions. They draw nothing: same arguments, same cut.
  * Source: lhotse's cuts (cut/data.py, cut/mixed.py, cut/set.py) and its transforms of recordings.
  */
 import { ConfigError } from "../../util/errors.ts";
 import type { SourceCut, Supervision } from "../sources/cut.ts";
+import { type Placed, playedOf, type Response, type Sound } from "../sources/sound.ts";
+import { digits, retimed, shifted } from "../sources/supervisions.ts";
 import { numSamples, perturbedSamples } from "../sources/times.ts";
 
-/** How samples come about. Times are seconds. */
-export type Sound =
-  | { kind: "cut"; cut: SourceCut }
-  | { kind: "part"; of: Played; offset: number }
-  | { kind: "speed"; of: Played; factor: number }
-  | { kind: "volume"; of: Played; factor: number }
-  | { kind: "row"; parts: readonly Placed[] }
-  | { kind: "mix"; of: Played; noises: readonly (Placed & { snr: number | undefined })[] }
-  | { kind: "reverb"; of: Played; response: Response; normalize: boolean };
-
-/** A sound and how many seconds of it there are. */
-export interface Played {
-  sound: Sound;
-  duration: number;
-}
-
-/** A sound and where it begins in another. */
-export interface Placed {
-  of: Played;
-  offset: number;
-}
-
-/** An impulse response: a recording, of which `duration` seconds may be used alone, or a room that is made up from a seed. */
-export type Response = { kind: "recording"; cut: SourceCut } | { kind: "room"; reverberationTime: number; seed: number };
-
-/** A cut, and what it sounds like where that is more than what its source holds. */
-export interface PlayedCut extends SourceCut {
-  sound?: Sound | undefined;
-}
-
-/** The sound of a cut, without what is not heard: it is sent to threads. */
-export function playedOf({ sound, ...cut }: PlayedCut): Played {
-  return { sound: sound ?? { kind: "cut", cut: { ...cut, text: "", supervisions: [], custom: {} } }, duration: cut.duration };
-}
-
-/** Rounds away the noise of sums, as lhotse does. */
-const digits = (seconds: number): number => Math.round(seconds * 1e8) / 1e8;
+/** A cut that may have been changed. */
+export type PlayedCut = SourceCut;
 
 function changed(cut: PlayedCut, sound: Sound, duration: number, supervisions: readonly Supervision[] = cut.supervisions): PlayedCut {
   return { ...cut, sound, duration, supervisions, text: textOf(supervisions, cut.text) };
@@ -54,26 +20,6 @@ function textOf(supervisions: readonly Supervision[], text: string): string {
   if (supervisions.length === 0) return text;
   return supervisions.flatMap((one) => (one.text === undefined || one.text === "" ? [] : [one.text])).join(" ");
 }
-
-/** Items of an alignment with other times: [symbol, start, duration, score]. */
-function retimed(one: Supervision, time: (seconds: number) => number, length: (seconds: number) => number): Supervision {
-  const { alignment } = one;
-  const items = (list: readonly unknown[]): unknown[] =>
-    list.map((item) => (Array.isArray(item) && typeof item[1] === "number" && typeof item[2] === "number" ? [item[0], time(item[1]), length(item[2]), ...item.slice(3)] : item));
-  return {
-    ...one,
-    start: time(one.start),
-    duration: length(one.duration),
-    alignment: alignment && Object.fromEntries(Object.entries(alignment).map(([kind, list]) => [kind, items(list)])),
-  };
-}
-
-const shifted = (one: Supervision, by: number): Supervision =>
-  retimed(
-    one,
-    (seconds) => digits(seconds + by),
-    (seconds) => seconds,
-  );
 
 /**
  * Plays a cut faster (above 1) or slower, tempo and pitch together. Samples, and so times, are counted as lhotse counts them.
@@ -111,7 +57,8 @@ export function reverbCut(cut: PlayedCut, response: Response, { normalize = true
  * @param duration seconds of the mix: noise that reaches beyond it is cut off
  */
 export function mixCut(cut: PlayedCut, noises: readonly { cut: PlayedCut; offset: number; snr: number | undefined }[], duration = cut.duration): PlayedCut {
-  return changed(cut, { kind: "mix", of: playedOf(cut), noises: noises.map(({ cut: noise, offset, snr }) => ({ of: playedOf(noise), offset, snr })) }, duration);
+  const tracks = [{ of: playedOf(cut), offset: 0, snr: undefined }, ...noises.map(({ cut: noise, offset, snr }) => ({ of: playedOf(noise), offset, snr }))];
+  return changed(cut, { kind: "tracks", tracks, reference: 0 }, duration);
 }
 
 /** Plays cuts one after another, with `gap` seconds of silence between them; supervisions of all are kept, moved to their new times. */

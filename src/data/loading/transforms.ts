@@ -7,19 +7,8 @@ import { ConfigError } from "../../util/errors.ts";
 import { hashText } from "../../util/hash.ts";
 import { Random } from "../../util/random.ts";
 import type { SourceCut } from "../sources/cut.ts";
-import {
-  appendCuts,
-  mergeSupervisions,
-  mixCut,
-  type PadDirection,
-  type PlayedCut,
-  padCut,
-  perturbCutSpeed,
-  perturbCutVolume,
-  type Response,
-  reverbCut,
-  truncateCut,
-} from "./played.ts";
+import type { Response } from "../sources/sound.ts";
+import { appendCuts, mergeSupervisions, mixCut, type PadDirection, type PlayedCut, padCut, perturbCutSpeed, perturbCutVolume, reverbCut, truncateCut } from "./played.ts";
 
 /** Where a transform is used. */
 export interface TransformContext {

@@ -1,4 +1,4 @@
-/** The samples and the features of a source's cut: what was computed before where there is any, else from its audio. */
+/** The samples and the features of a stretch of a recording: what was computed before where there is any, else from its audio. */
 import { type Features, fbank, resampleSinc, speed, toMono } from "../../audio/index.ts";
 import { AudioError } from "../../util/errors.ts";
 import { readCutAudio } from "../audioSource.ts";
@@ -8,9 +8,9 @@ import { readFeatures } from "./features.ts";
 import { numSamples } from "./times.ts";
 
 /** Mono samples at a rate: the cut's channel, or the mean of all; its speed and its tracks applied. @throws AudioError, FormatError */
-export async function sourceSamples(cut: SourceCut, sampleRate: number): Promise<Float32Array> {
+export async function recordedSamples(cut: SourceCut, sampleRate: number): Promise<Float32Array> {
   if (cut.tracks) {
-    const parts = await Promise.all(cut.tracks.map((track) => sourceSamples(track as SourceCut, sampleRate)));
+    const parts = await Promise.all(cut.tracks.map((track) => recordedSamples(track as SourceCut, sampleRate)));
     return joined(parts, Math.round(cut.gap * sampleRate), 0);
   }
   if (cut.audioPath === "") throw new AudioError("AUDIO_MISSING", { at: cut.origin, message: "the cut has features and no audio" });
@@ -33,11 +33,11 @@ function exact(samples: Float32Array, expected: number): Float32Array {
 }
 
 /** Features (T, C): the stored ones, or fbank. @throws AudioError, FormatError, ManifestError FEATURES_BAD */
-export async function sourceFeatures(cut: SourceCut, options: { sampleRate: number; numMelBins: number }): Promise<Features> {
+export async function recordedFeatures(cut: SourceCut, options: { sampleRate: number; numMelBins: number }): Promise<Features> {
   if (cut.features) return readFeatures(cut.features);
   const tracks = cut.tracks as readonly SourceCut[] | undefined;
   if (tracks?.every((track) => track.features)) {
-    const parts = await Promise.all(tracks.map((track) => sourceFeatures(track, options)));
+    const parts = await Promise.all(tracks.map((track) => recordedFeatures(track, options)));
     const bins = parts[0]?.bins ?? options.numMelBins;
     const data = joined(
       parts.map((part) => part.data),
@@ -46,7 +46,7 @@ export async function sourceFeatures(cut: SourceCut, options: { sampleRate: numb
     );
     return { frames: data.length / bins, bins, data };
   }
-  return fbank(await sourceSamples(cut, options.sampleRate), options);
+  return fbank(await recordedSamples(cut, options.sampleRate), options);
 }
 
 function joined(parts: readonly Float32Array[], gap: number, filling: number): Float32Array {

@@ -1,6 +1,7 @@
 /** Cuts as sources give them: what samplers and loaders need, and what the data said beyond that. */
 import type { Cut } from "../cut.ts";
 import type { StoredFeatures } from "./features.ts";
+import type { Sound } from "./sound.ts";
 
 /** A stretch of a cut that was transcribed. Times are seconds from the cut's start. Source: lhotse, SupervisionSegment. */
 export interface Supervision {
@@ -26,4 +27,6 @@ export interface SourceCut extends Cut {
   channel: number | undefined;
   /** Keys of the data that have no place of their own, and the tags of the config. */
   custom: Readonly<Record<string, unknown>>;
+  /** How its samples come about, where it is more than a stretch of `audioPath`; `features` is then undefined. */
+  sound?: Sound | undefined;
 }

@@ -1,5 +1,4 @@
 /** Sources of utterances: NeMo's manifests and tars, lhotse's cuts, features and Shar, mixed by weight as an input_cfg says. Works without libtorch. */
-export { sourceFeatures, sourceSamples } from "./audio.ts";
 export { type ConfigNode, configNode, nodeAt, overrideConfig, parseConfig, plainConfig, readConfig } from "./configTree.ts";
 export type { SourceCut, Supervision } from "./cut.ts";
 export { chunkFrames, FeatureArchive, type FeaturesManifest, parseFeatures, readFeatures, type StoredFeatures, storageTypes } from "./features.ts";
@@ -11,6 +10,8 @@ export { type MuxOptions, MuxSource } from "./mux.ts";
 export { type OpenedLeaf, type OpenedSources, type OpenSourcesOptions, openSources } from "./open.ts";
 export { librispeechParts, type PreparedPart, type PrepareOptions, prepareLibrispeech, shuffleTrainCuts } from "./prepare/librispeech.ts";
 export { musanParts, prepareMusan } from "./prepare/musan.ts";
+export { energyOf, mixFeatures, type RenderOptions, renderFeatures, renderSamples, sourceFeatures, sourceSamples } from "./render.ts";
 export { samplerOptionsOf } from "./samplerOptions.ts";
+export { type Placed, type Played, playedOf, type Response, type Sound, type Track } from "./sound.ts";
 export { numFrames, numSamples, perturbedSamples } from "./times.ts";
 export { type WriteSharOptions, writeSharFolder } from "./writeShar.ts";

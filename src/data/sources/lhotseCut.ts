@@ -1,39 +1,20 @@
 /**
- * A line of lhotse's cuts as a cut: MonoCut, one channel of a MultiCut, and a MixedCut whose tracks play one after another.
- * Not read: PaddingCuts alone, and MixedCuts whose tracks overlap (noise that was mixed in): both come into being while training, not in manifests.
- * Source: lhotse, cut/mono.py, cut/mixed.py, audio/recording.py.
+ * A line of lhotse's cuts as a cut: MonoCut, one channel of a MultiCut, MixedCut. PaddingCuts alone, which hold nothing to train on, are refused.
+ * Source: lhotse, cut/mono.py, audio/recording.py.
  */
 import { existsSync } from "node:fs";
-import { ManifestError } from "../../util/errors.ts";
 import type { MemberPlace } from "../audioSource.ts";
 import { resolveAudioPath } from "../manifest/paths.ts";
 import type { SourceCut, Supervision } from "./cut.ts";
 import { type FeaturesManifest, parseFeatures } from "./features.ts";
-
-type Dict = Readonly<Record<string, unknown>>;
+import { bad, type Dict, isDict, listOf, seconds, show, textOf } from "./lhotseJson.ts";
+import { mixedCut } from "./lhotseMixed.ts";
+import { type Transforms, transformsOf, withTransforms } from "./lhotseTransforms.ts";
 
 /** Where the streams of a Shar folder keep what a cut's placeholders stand for. */
 export interface SharMembers {
   recording?: { tar: string; member: MemberPlace } | undefined;
   features?: { tar: string; member: MemberPlace; manifest: FeaturesManifest } | undefined;
-}
-
-/** Seconds that times may differ by, for a millisecond is what manifests round to. */
-const tolerance = 1e-3;
-
-const isDict = (value: unknown): value is Dict => typeof value === "object" && value !== null && !Array.isArray(value);
-const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
-const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
-const show = (value: unknown): string => (JSON.stringify(value) ?? "missing").slice(0, 40);
-
-function bad(at: string, message: string, fix?: string): never {
-  throw new ManifestError("CUT_BAD", { at, message, fix });
-}
-
-function seconds(object: Dict, key: string, at: string, least: number): number {
-  const value = object[key];
-  if (typeof value !== "number" || !Number.isFinite(value) || value < least) bad(at, `"${key}" is ${show(value)}, expected seconds${least > 0 ? " above 0" : " from 0"}`);
-  return value as number;
 }
 
 function supervisionOf(value: unknown, at: string): Supervision {
@@ -50,23 +31,6 @@ function supervisionOf(value: unknown, at: string): Supervision {
     custom: isDict(value["custom"]) ? value["custom"] : {},
     alignment: isDict(value["alignment"]) ? (value["alignment"] as Record<string, unknown[]>) : undefined,
   };
-}
-
-/** The playing speed of a recording's transforms. Resampling changes nothing here: the loader resamples anyway. */
-function speedOf(recording: Dict, at: string, needsAudio: boolean): number {
-  let speed = 1;
-  for (const transform of listOf(recording["transforms"])) {
-    const name = isDict(transform) ? transform["name"] : undefined;
-    const factor = isDict(transform) && isDict(transform["kwargs"]) ? transform["kwargs"]["factor"] : undefined;
-    if (name === "Speed" && typeof factor === "number" && factor > 0) speed *= factor;
-    else if (name !== "Resample" && needsAudio)
-      bad(
-        at,
-        `the recording has the transform ${show(name)}, which is not applied to audio here (Speed and Resample are)`,
-        "store features, or save the audio as it shall sound (cuts.save_audios)",
-      );
-  }
-  return speed;
 }
 
 interface AudioOf {
@@ -118,7 +82,8 @@ function placeOf(path: string, manifest: string): string {
  */
 export function parseLhotseCut(value: Dict, at: string, manifest = "", members: SharMembers = {}): SourceCut {
   const type = value["type"];
-  if (type === "MixedCut") return mixedCut(value, at, manifest);
+  const parse = (one: Dict): SourceCut => parseLhotseCut(one, at, manifest);
+  if (type === "MixedCut") return mixedCut(value, at, parse);
   if (type === "PaddingCut") return bad(at, "a PaddingCut on its own, which holds nothing to train on", "leave it out");
   if (type !== "MonoCut" && type !== "MultiCut" && type !== "Cut")
     return bad(
@@ -138,7 +103,8 @@ export function parseLhotseCut(value: Dict, at: string, manifest = "", members: 
   const stored = members.features?.manifest ?? (isDict(value["features"]) && !placeholder ? parseFeatures(value["features"], at) : undefined);
   if (!recording && !stored) bad(at, "the cut has neither a recording nor features");
   const supervisions = listOf(value["supervisions"]).map((one) => supervisionOf(one, at));
-  const speed = recording && !members.recording ? speedOf(recording, at, stored === undefined) : 1;
+  const transforms: Transforms = recording && !members.recording ? transformsOf(recording["transforms"], at, stored === undefined, parse) : { speed: 1, others: [] };
+  const { speed } = transforms;
   let audio: AudioOf = { path: "", channel: undefined };
   if (members.recording) audio = { path: members.recording.tar, channel: undefined };
   else if (recording) {
@@ -153,7 +119,7 @@ export function parseLhotseCut(value: Dict, at: string, manifest = "", members: 
   const isWhole = start === 0 && (typeof length !== "number" || duration >= length - 1e-9);
   const custom = isDict(value["custom"]) ? { ...value["custom"] } : {};
   const texts = supervisions.flatMap(({ text }) => (text === undefined || text === "" ? [] : [text]));
-  return {
+  const cut: SourceCut = {
     id: id as string,
     audioPath: audio.path === "" || members.recording || manifest === "" ? audio.path : placeOf(audio.path, manifest),
     member: members.recording?.member,
@@ -178,43 +144,5 @@ export function parseLhotseCut(value: Dict, at: string, manifest = "", members: 
     channel: audio.channel,
     custom,
   };
-}
-
-/** Tracks that play one after another, with as much silence between each two. */
-function mixedCut(value: Dict, at: string, manifest: string): SourceCut {
-  const tracks: SourceCut[] = [];
-  const gaps: number[] = [];
-  let end = 0;
-  for (const track of listOf(value["tracks"])) {
-    if (!isDict(track) || !isDict(track["cut"])) return bad(at, "a track without a cut");
-    const cut = track["cut"];
-    const offset = typeof track["offset"] === "number" ? track["offset"] : 0;
-    const kind = track["type"] ?? cut["type"];
-    if (kind === "PaddingCut") continue; // silence is what is between the others
-    const one = parseLhotseCut({ ...cut, type: kind }, at, manifest);
-    if (offset < end - tolerance) return bad(at, "a MixedCut whose tracks overlap", "keep cuts without noise in the manifest: noise is mixed in while training (noise_path)");
-    if (tracks.length > 0) gaps.push(offset - end);
-    else if (offset > tolerance) return bad(at, "a MixedCut that begins with silence");
-    tracks.push(one);
-    end = offset + one.duration;
-  }
-  const [first] = tracks;
-  if (!first) return bad(at, "a MixedCut without a track that plays something");
-  const gap = gaps[0] ?? 0;
-  if (gaps.some((other) => Math.abs(other - gap) > tolerance)) return bad(at, "a MixedCut with pauses of different length between its tracks", "append cuts with one gap");
-  const id = textOf(value["id"]) ?? first.id;
-  if (tracks.length === 1) return { ...first, id };
-  return {
-    ...first,
-    id,
-    duration: tracks.reduce((sum, { duration }) => sum + duration, gap * (tracks.length - 1)),
-    text: tracks.flatMap(({ text }) => (text === "" ? [] : [text])).join(" "),
-    supervisions: tracks.flatMap((track, i) => {
-      const from = tracks.slice(0, i).reduce((sum, { duration }) => sum + duration + gap, 0);
-      return track.supervisions.map((one) => ({ ...one, start: one.start + from }));
-    }),
-    features: undefined,
-    tracks,
-    gap: Math.max(0, gap),
-  };
+  return stored ? cut : withTransforms(cut, transforms);
 }

@@ -16,9 +16,9 @@ import { serializeWav } from "../../formats/wav.ts";
 import { ManifestError } from "../../util/errors.ts";
 import { readCutAudio } from "../audioSource.ts";
 import { ManifestWriter } from "../manifest/writer.ts";
-import { sourceSamples } from "./audio.ts";
 import type { SourceCut, Supervision } from "./cut.ts";
 import { readFeatures } from "./features.ts";
+import { sourceSamples } from "./render.ts";
 import { numFrames } from "./times.ts";
 
 /** What to write. */
@@ -92,6 +92,12 @@ class Shard {
       removeQuietly(temporary);
     }
   }
+}
+
+/** Supervisions that end a rounding behind the end of what is stored end with it; others stay as they are, as in lhotse. */
+function within(one: Supervision, seconds: number): Supervision {
+  const over = one.start + one.duration - seconds;
+  return over > 0 && over < 2e-3 ? { ...one, duration: one.duration - over } : one;
 }
 
 function supervisionOf({ id, start, duration, text, language, speaker, custom, alignment }: Supervision, recordingId: string): PyObject {
@@ -199,7 +205,7 @@ export async function writeSharFolder(folder: string, cuts: AsyncIterable<Source
             ["start", 0],
             ["duration", pyFloat(seconds)],
             ["channel", 0],
-            ["supervisions", cut.supervisions.map((one) => supervisionOf({ ...one, duration: Math.min(one.duration, seconds - one.start) }, id))],
+            ["supervisions", cut.supervisions.map((one) => supervisionOf(within(one, seconds), id))],
             ["features", stored ? stored.manifest : undefined],
             ["recording", manifest],
             ["custom", Object.keys(cut.custom).length > 0 ? value(cut.custom) : undefined],

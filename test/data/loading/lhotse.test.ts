@@ -1,4 +1,5 @@
-import { readFileSync, rmSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, expect, describe as group, test } from "vitest";
 import { type Features, fbank, resampleSinc, SpecAugment } from "../../../src/audio/index.ts";
 import {
@@ -6,10 +7,12 @@ import {
   createSampler,
   cutConcatenateTransform,
   cutIntoWindows,
+  energyOf,
   Loader,
   memorySource,
   mixCut,
   mixFeatures,
+  openSources,
   type PlayedCut,
   padCut,
   perturbCutSpeed,
@@ -18,8 +21,10 @@ import {
   renderSamples,
   reverbCut,
   type SourceCut,
+  sourceSamples,
   truncateCut,
   windowCount,
+  writeSharFolder,
 } from "../../../src/data/index.ts";
 import { Random } from "../../../src/util/random.ts";
 import { cutOf, describe, newFolder, rate, wave } from "./corpus.ts";
@@ -61,6 +66,7 @@ interface Golden {
     word_start: number[][];
     word_end: number[][];
   };
+  mixed_cuts: Record<string, Picked & { line: string; duration: number; sups: Sups }>;
   mix_features: { shape: number[]; values: number[] };
   specAugment: Record<string, { T: number; F: number; segments: [number, number][]; coins: number[]; warps: number[]; widths: number[]; starts: number[]; values: number[] }>;
 }
@@ -189,6 +195,23 @@ group("as lhotse does it, on the same draws", () => {
     }
   });
 
+  test.each(Object.entries(golden.mixed_cuts))("a line of a manifest of cuts: %s", async (name, { line, duration, sups, ...sound }) => {
+    const path = join(folder, `${name}.jsonl`);
+    writeFileSync(path, `${line.replaceAll("FOLDER", folder)}\n`);
+    const { source } = await openSources({ cuts_path: path });
+    const [cut] = await source.load([0]);
+    expect(cut).toMatchObject({ id: name, text: sups.map(([, , text]) => text).join(" ") });
+    expect([cut?.duration]).toBeAllClose([duration], { rtol: 1e-6 });
+    expect(times(supsOf(cut as SourceCut))).toBeAllClose(times(sups), { rtol: 1e-6, atol: 1e-6 });
+    await expectSound(cut as SourceCut, sound);
+    // Written to a Shar folder it is one recording, and sounds as before.
+    await writeSharFolder(join(folder, `${name}.shar`), [cut as SourceCut], { recording: "wav" });
+    const again = await openSources({ shar_path: join(folder, `${name}.shar`), force_finite: true });
+    const [stored] = await again.source.load([0]);
+    expect(times(supsOf(stored as SourceCut))).toBeAllClose(times(sups), { rtol: 1e-6, atol: 1e-6 });
+    expect(await sourceSamples(stored as SourceCut, rate)).toBeAllClose(await sourceSamples(cut as SourceCut, rate), { rtol: 0, atol: 2 ** -15 });
+  });
+
   test("features mixed by their energies", async () => {
     const options = { sampleRate: rate, numMelBins: 80 };
     const [signal, first, second] = (await Promise.all([wave(16000, 0.1, 0.3), wave(6400, 1, 0.7), wave(8000, 2, 0.05)].map((x) => fbank(x, options)))) as [
@@ -197,12 +220,13 @@ group("as lhotse does it, on the same draws", () => {
       Features,
     ];
     const mixed = mixFeatures(
-      signal,
       [
+        { features: signal, start: 0, snr: undefined },
         { features: first, start: 0, snr: 11 },
         { features: second, start: 40, snr: 11 },
       ],
       signal.frames,
+      energyOf(signal),
     );
     expect([mixed.frames, mixed.bins]).toEqual(golden.mix_features.shape);
     expect(mixed.data.filter((_, i) => i % 101 === 0)).toBeAllClose(golden.mix_features.values, { rtol: 1e-3, atol: 2e-3 });

@@ -44,8 +44,24 @@ describe("lines of cuts", () => {
     expect(part.duration).toBe(1);
     const resampled = { ...recording, transforms: [{ name: "Resample", kwargs: { source_sampling_rate: 8000, target_sampling_rate: 16000 } }] };
     expect(parseLhotseCut({ ...cut, recording: resampled }, "x:1").speed).toBe(1);
-    const loud = { ...recording, transforms: [{ name: "Volume", kwargs: { factor: 2 } }] };
-    expect(() => parseLhotseCut({ ...cut, recording: loud }, "x:1")).toThrow(/^x:1: the recording has the transform "Volume".*\[CUT_BAD\]\. Store features/);
+  });
+
+  test("transforms of a recording are applied in their order; those that are not there are refused", () => {
+    const transformed = (...transforms: object[]) => parseLhotseCut({ ...cut, start: 0.5, duration: 1, recording: { ...recording, transforms } }, "x:1");
+    const volume = { name: "Volume", kwargs: { factor: 2 } };
+    expect(transformed(volume)).toMatchObject({ sound: { kind: "volume", factor: 2, of: { duration: 1, sound: { kind: "cut", cut: { offset: 0.5, speed: 1 } } } } });
+    const faster = { name: "Speed", kwargs: { factor: 1.25 } };
+    expect(transformed(volume, faster)).toMatchObject({
+      duration: 1,
+      sound: { kind: "speed", factor: 1.25, of: { duration: 1.25, sound: { kind: "volume", of: { duration: 1.25, sound: { cut: { offset: 0.625 } } } } } },
+    });
+    const reverb = (kwargs: object) => ({ name: "ReverbWithImpulseResponse", kwargs });
+    expect(transformed(reverb({ rir: { ...recording, id: "room" }, normalize_output: false, early_only: true, rir_channels: [0] }))).toMatchObject({
+      sound: { kind: "reverb", normalize: false, response: { kind: "recording", cut: { id: "room", duration: 0.05, offset: 0 } } },
+    });
+    expect(() => transformed(reverb({ rir: null, rir_generator: { seed: 1 } }))).toThrow(/^x:1: reverberation by lhotse's generator/);
+    expect(() => transformed(reverb({ rir: recording, rir_channels: [0, 1] }))).toThrow(/2 channels of a response/);
+    expect(() => transformed({ name: "Tempo", kwargs: { factor: 1.1 } })).toThrow(/^x:1: there is the transform "Tempo".*\[CUT_BAD\]\. Store features/);
   });
 
   test("one channel of a recording of several, in one file or in several", () => {
@@ -57,21 +73,32 @@ describe("lines of cuts", () => {
     expect(() => parseLhotseCut({ ...cut, type: "MultiCut", channel: [0, 1], recording: stereo }, "x:1")).toThrow(/MultiCut of 2 channels/);
   });
 
-  test("a MixedCut whose tracks play one after another is their concatenation; others are refused", () => {
-    const track = (offset: number, one: object): object => ({ cut: one, type: "MonoCut", offset });
+  test("a MixedCut plays its audible tracks from their offsets on, with what is said in them", () => {
+    const track = (offset: number, one: object, more: object = {}): object => ({ cut: one, type: "MonoCut", offset, ...more });
     const mixed = {
       id: "m",
       type: "MixedCut",
-      tracks: [track(0, cut), { type: "PaddingCut", offset: 2, cut: { id: "p", duration: 0.5 } }, track(2.5, { ...cut, id: "d" }), track(5, { ...cut, id: "e" })],
+      tracks: [
+        track(0, cut),
+        { type: "PaddingCut", offset: 2, cut: { id: "p", duration: 0.5 } },
+        track(2.5, { ...cut, id: "d" }, { snr: 7 }),
+        track(5, { ...cut, id: "e" }, { mute: true }),
+      ],
     };
     const read = parseLhotseCut(mixed, "x:1");
-    expect(read).toMatchObject({ id: "m", duration: 7, gap: 0.5, text: "HELLO HELLO HELLO" });
-    expect(read.tracks?.map(({ id }) => id)).toEqual(["c", "d", "e"]);
-    expect(read.supervisions.map(({ start }) => start)).toEqual([0.25, 2.75, 5.25]);
-    expect(parseLhotseCut({ ...mixed, tracks: [track(0, cut)] }, "x:1")).toMatchObject({ id: "m", tracks: undefined });
-    expect(() => parseLhotseCut({ ...mixed, tracks: [track(0, cut), track(1, cut)] }, "x:1")).toThrow(/tracks overlap.*noise is mixed in while training/s);
-    expect(() => parseLhotseCut({ ...mixed, tracks: [track(0, cut), track(2, cut), track(5, cut)] }, "x:1")).toThrow(/pauses of different length/);
-    expect(() => parseLhotseCut({ ...mixed, tracks: [] }, "x:1")).toThrow(/\[CUT_BAD\]/);
+    expect(read).toMatchObject({ id: "m", duration: 4.5, text: "HELLO HELLO", speaker: "me", custom: { score: 3 }, features: undefined });
+    expect(read.supervisions.map(({ start }) => start)).toEqual([0.25, 2.75]);
+    expect(read.sound).toMatchObject({ kind: "tracks", reference: 0, tracks: [{ offset: 0 }, { offset: 2.5, snr: 7 }] });
+    expect(parseLhotseCut({ ...mixed, tracks: [track(0, cut)] }, "x:1").sound).toBeUndefined();
+    // Words move with their track.
+    expect(read.supervisions[1]?.alignment?.["word"]).toEqual([["HELLO", 2.5, 1, null]]);
+    const refuse = (tracks: object[], message: RegExp) => expect(() => parseLhotseCut({ ...mixed, tracks }, "x:1")).toThrow(message);
+    refuse([], /^x:1: .*without a track that plays something.*\[CUT_BAD\]/);
+    refuse([track(0, cut, { snr: 3 }), track(1, cut, { snr: 4 })], /tracks all have a ratio/);
+    refuse([track(0, cut, { snr: "loud" })], /"snr" is "loud", expected dB/);
+    refuse([track(-1, cut)], /"offset" is -1, expected seconds from 0/);
+    refuse([track(0, cut, { mute: true, is_snr_reference: true }), track(0, cut, { snr: 3 })], /ratios are to a muted track/);
+    refuse([{ ...track(0, cut), type: "MixedCut" }], /among the tracks of a MixedCut/);
     expect(() => parseLhotseCut({ ...cut, type: "PaddingCut" }, "x:1")).toThrow(/PaddingCut on its own/);
   });
 

@@ -3,14 +3,14 @@
  * Features that were stored are read where nothing in a sound needs samples: they are placed and mixed as features, as lhotse does.
  * Source: lhotse's MixedCut.load_audio, AudioMixer, FeatureMixer and audio/utils.py.
  */
-import { type Features, fbank, mixTracks, reverberate, roomImpulseResponse, scaleVolume, speed } from "../../audio/index.ts";
+import { type Features, fbank, meanEnergy, mixTracks, reverberate, roomImpulseResponse, scaleVolume, speed } from "../../audio/index.ts";
 import { AudioError, internal } from "../../util/errors.ts";
 import { Random } from "../../util/random.ts";
 import { paddingValue } from "../loader.ts";
-import { sourceFeatures, sourceSamples } from "../sources/audio.ts";
-import type { SourceCut } from "../sources/cut.ts";
-import { numFrames, numSamples } from "../sources/times.ts";
-import type { Placed, Played, Response } from "./played.ts";
+import { recordedFeatures, recordedSamples } from "./audio.ts";
+import type { SourceCut } from "./cut.ts";
+import { type Placed, type Played, playedOf, type Response, type Sound } from "./sound.ts";
+import { numFrames, numSamples } from "./times.ts";
 
 /** How sounds are rendered. */
 export interface RenderOptions {
@@ -57,7 +57,7 @@ export async function renderSamples(played: Played, sampleRate: number): Promise
   const expected = numSamples(played.duration, sampleRate);
   switch (sound.kind) {
     case "cut": {
-      const samples = await sourceSamples(sound.cut, sampleRate);
+      const samples = await recordedSamples(sound.cut, sampleRate);
       return Number.isFinite(expected) ? fitLength(samples, expected, sampleRate, at(sound.cut)) : samples;
     }
     case "part": {
@@ -70,11 +70,8 @@ export async function renderSamples(played: Played, sampleRate: number): Promise
       return scaleVolume(await renderSamples(sound.of, sampleRate), sound.factor);
     case "row":
       return placed(sound.parts, expected, sampleRate);
-    case "mix": {
-      const [signal, ...noises] = await Promise.all([sound.of, ...sound.noises.map(({ of }) => of)].map((one) => renderSamples(one, sampleRate)));
-      const tracks = sound.noises.map(({ offset, snr }, i) => ({ samples: noises[i] as Float32Array, start: numSamples(offset, sampleRate), snr }));
-      return mixTracks(signal as Float32Array, tracks, expected);
-    }
+    case "tracks":
+      return mixed(sound, expected, sampleRate);
     case "reverb": {
       const [dry, response] = await Promise.all([renderSamples(sound.of, sampleRate), responseSamples(sound.response, sampleRate)]);
       return reverberate(dry, response, { normalize: sound.normalize });
@@ -88,6 +85,17 @@ function zeroed(samples: Float32Array, expected: number): Float32Array {
   const longer = new Float32Array(expected);
   longer.set(samples);
   return longer;
+}
+
+async function mixed({ tracks, reference }: Extract<Sound, { kind: "tracks" }>, length: number, sampleRate: number): Promise<Float32Array> {
+  const rendered = await Promise.all(tracks.map(({ of }) => renderSamples(of, sampleRate)));
+  const energy = reference === undefined ? 0 : meanEnergy(rendered[reference] as Float32Array);
+  const placedTracks = tracks.map(({ offset, snr }, i) => ({
+    samples: rendered[i] as Float32Array,
+    start: numSamples(offset, sampleRate),
+    snr: i === reference && i === 0 ? undefined : snr,
+  }));
+  return mixTracks(new Float32Array(0), placedTracks, length, energy);
 }
 
 async function placed(parts: readonly Placed[], length: number, sampleRate: number): Promise<Float32Array> {
@@ -105,7 +113,7 @@ const responseScale = 0.5 ** 15;
 
 async function responseSamples(response: Response, sampleRate: number): Promise<Float32Array> {
   if (response.kind === "room") return roomImpulseResponse({ sampleRate, reverberationTime: response.reverberationTime }, new Random(response.seed));
-  return scaleVolume(await sourceSamples(response.cut, sampleRate), responseScale);
+  return scaleVolume(await recordedSamples(response.cut, sampleRate), responseScale);
 }
 
 /** True where a sound can be made of stored features alone. */
@@ -117,8 +125,8 @@ export function hasFeatures({ sound }: Played): boolean {
       return hasFeatures(sound.of);
     case "row":
       return sound.parts.every(({ of }) => hasFeatures(of));
-    case "mix":
-      return hasFeatures(sound.of) && sound.noises.every(({ of }) => hasFeatures(of));
+    case "tracks":
+      return sound.tracks.every(({ of }) => hasFeatures(of));
     default:
       return false;
   }
@@ -135,7 +143,7 @@ async function storedFeatures(played: Played, options: RenderOptions): Promise<F
   const frames = numFrames(played.duration, frameShift, options.sampleRate);
   switch (sound.kind) {
     case "cut":
-      return sourceFeatures(sound.cut, options);
+      return recordedFeatures(sound.cut, options);
     case "part": {
       const whole = await storedFeatures(sound.of, options);
       const start = Math.min(whole.frames, numFrames(sound.offset, frameShift, options.sampleRate));
@@ -152,14 +160,15 @@ async function storedFeatures(played: Played, options: RenderOptions): Promise<F
       });
       return { frames, bins, data };
     }
-    case "mix": {
-      const [signal, ...noises] = await Promise.all([sound.of, ...sound.noises.map(({ of }) => of)].map((one) => storedFeatures(one, options)));
-      const tracks = sound.noises.map(({ offset, snr }, i) => ({
-        features: noises[i] as Features,
+    case "tracks": {
+      const rendered = await Promise.all(sound.tracks.map(({ of }) => storedFeatures(of, options)));
+      const { reference } = sound;
+      const tracks = sound.tracks.map(({ offset, snr }, i) => ({
+        features: rendered[i] as Features,
         start: numFrames(offset, frameShift, options.sampleRate),
-        snr,
+        snr: i === reference && i === 0 ? undefined : snr,
       }));
-      return mixFeatures(signal as Features, tracks, frames);
+      return mixFeatures(tracks, frames, reference === undefined ? 0 : energyOf(rendered[reference] as Features));
     }
     default:
       return internal(`a ${sound.kind} of stored features`);
@@ -167,7 +176,7 @@ async function storedFeatures(played: Played, options: RenderOptions): Promise<F
 }
 
 /** Sum of the energies of log mel features. Source: lhotse, Fbank.compute_energy. */
-function energyOf({ data }: Features): number {
+export function energyOf({ data }: Features): number {
   let sum = 0;
   for (let i = 0; i < data.length; i++) sum += Math.exp(data[i] as number);
   return sum;
@@ -175,19 +184,29 @@ function energyOf({ data }: Features): number {
 
 /**
  * Adds the energies of log mel features; gains come from sums of energies over all frames, which makes long noise quieter than in `mixTracks`.
- * @param tracks places are frames from 0
+ * @param tracks places are frames from 0, ratios dB
+ * @param reference the energy that ratios are to: `energyOf` one of the tracks
  * @returns (frames, C). Source: lhotse, FeatureMixer and Fbank.mix
  */
-export function mixFeatures(signal: Features, tracks: readonly { features: Features; start: number; snr: number | undefined }[], frames: number): Features {
-  const { bins } = signal;
+export function mixFeatures(tracks: readonly { features: Features; start: number; snr: number | undefined }[], frames: number, reference: number): Features {
+  const bins = tracks[0]?.features.bins ?? 0;
   const data = new Float32Array(frames * bins).fill(paddingValue);
-  data.set(signal.data.subarray(0, data.length));
-  const reference = energyOf(signal);
-  for (const { features, start, snr } of tracks) {
+  tracks.forEach(({ features, start, snr }, first) => {
     const part = features.data.subarray(0, Math.max(0, (frames - start) * bins));
     const energy = snr === undefined ? 0 : energyOf({ ...features, data: part });
     const gain = snr !== undefined && reference > 0 && energy > 0 ? (reference * 10 ** (-snr / 10)) / energy : 1;
-    for (let i = 0, k = start * bins; i < part.length; i++, k++) data[k] = Math.log(Math.max(1e-10, Math.exp(data[k] as number) + gain * Math.exp(part[i] as number)));
-  }
+    if (first === 0 && gain === 1) data.set(part, start * bins);
+    else for (let i = 0, k = start * bins; i < part.length; i++, k++) data[k] = Math.log(Math.max(1e-10, Math.exp(data[k] as number) + gain * Math.exp(part[i] as number)));
+  });
   return { frames, bins, data };
+}
+
+/** Mono samples of a cut at a rate. @throws AudioError, FormatError */
+export async function sourceSamples(cut: SourceCut, sampleRate: number): Promise<Float32Array> {
+  return cut.sound ? renderSamples(playedOf(cut), sampleRate) : recordedSamples(cut, sampleRate);
+}
+
+/** Features (T, C) of a cut: the stored ones, or fbank. @throws AudioError, FormatError, ManifestError FEATURES_BAD */
+export async function sourceFeatures(cut: SourceCut, options: RenderOptions): Promise<Features> {
+  return cut.sound ? renderFeatures(playedOf(cut), options) : recordedFeatures(cut, options);
 }
