@@ -2,7 +2,6 @@
 import { createHash } from "node:crypto";
 import { FormatError, ManifestError } from "../../util/errors.ts";
 import { NumberList } from "../../util/hash.ts";
-import { isSkipped } from "../manifest/entry.ts";
 import { type LineError, LineReader } from "../manifest/lines.ts";
 import type { LineFormat } from "./format.ts";
 import { PackedTexts } from "./packedTexts.ts";
@@ -22,11 +21,8 @@ export interface LineIndex {
   lines: Float64Array;
   /** Tokens of each line, where the format counts them. */
   tokens: Float64Array | undefined;
-  /** The place of each line's `validation_status` in `statusNames`, or -1; undefined where no line has one. */
-  statuses: Float64Array | undefined;
-  statusNames: readonly string[];
-  /** Lines that `_skipme` leaves out, and the number of the first of them. */
-  skipped: { readonly count: number; readonly first: number };
+  /** Lines that are not wanted: why, how many, and the number of the first of them. */
+  unwanted: readonly (readonly [reason: string, count: number, first: number])[];
   /** What is wrong with lines that cannot be used. */
   errors: readonly LineError[];
   /** The lines of a packed manifest. */
@@ -51,11 +47,9 @@ export class IndexBuilder {
   private readonly durations = new NumberList();
   private readonly lines = new NumberList();
   private readonly tokens = new NumberList();
-  private readonly statuses = new NumberList();
-  private readonly statusNames = new Map<string, number>();
   private readonly errors: LineError[] = [];
   private readonly texts: PackedTexts | undefined;
-  private skipped = { count: 0, first: 0 };
+  private readonly unwanted = new Map<string, { count: number; first: number }>();
   private readonly reader: LineReader;
   /** Of the first byte of the line that is looked at. */
   private offset = 0;
@@ -99,10 +93,6 @@ export class IndexBuilder {
   }
 
   private look(value: Record<string, unknown>, text: string, line: number): void {
-    if (!this.format.ownSkips && isSkipped(value)) {
-      if (this.skipped.count++ === 0) this.skipped.first = line;
-      return;
-    }
     let figures: ReturnType<LineFormat["figures"]>;
     try {
       figures = this.format.figures({ value, line, path: this.path });
@@ -112,20 +102,18 @@ export class IndexBuilder {
       return;
     }
     if (!figures) return;
-    const { duration, tokens, status } = figures;
+    if ("reason" in figures) {
+      const known = this.unwanted.get(figures.reason);
+      if (known) known.count++;
+      else this.unwanted.set(figures.reason, { count: 1, first: line });
+      return;
+    }
+    const { duration, tokens } = figures;
     this.offsets.push(this.offset);
     this.durations.push(duration);
     this.lines.push(line);
     if (this.format.countsTokens) this.tokens.push(tokens);
-    this.statuses.push(status === undefined ? -1 : this.statusNumber(status));
     this.texts?.push(text);
-  }
-
-  private statusNumber(status: string): number {
-    const known = this.statusNames.get(status);
-    if (known !== undefined) return known;
-    this.statusNames.set(status, this.statusNames.size);
-    return this.statusNames.size - 1;
   }
 
   private bad(error: LineError): void {
@@ -137,7 +125,6 @@ export class IndexBuilder {
   /** The index of what was taken. @throws what is wrong with the last line, where nobody takes errors */
   finish(): LineIndex {
     if (this.rest.length > 0) this.take(Buffer.concat(this.rest));
-    const hasStatus = this.statusNames.size > 0;
     return {
       path: this.path,
       digest: this.hash.digest("hex"),
@@ -146,9 +133,7 @@ export class IndexBuilder {
       durations: this.durations.take(),
       lines: this.lines.take(),
       tokens: this.format.countsTokens ? this.tokens.take() : undefined,
-      statuses: hasStatus ? this.statuses.take() : undefined,
-      statusNames: [...this.statusNames.keys()],
-      skipped: this.skipped,
+      unwanted: Array.from(this.unwanted, ([reason, { count, first }]) => [reason, count, first] as const),
       errors: this.errors,
       texts: this.texts,
     };

@@ -2,6 +2,7 @@
 import { parseJsonLine } from "../../formats/jsonl.ts";
 import { parsePython, plainValue } from "../../formats/pythonJson.ts";
 import { ManifestError, type SeracError } from "../../util/errors.ts";
+import { isSkipped } from "../manifest/entry.ts";
 import type { ManifestLine, ManifestObject } from "../manifest/lines.ts";
 
 /** A line's object and its place. */
@@ -13,9 +14,16 @@ export interface LineFigures {
   duration: number;
   /** Output tokens; 0 where they are not counted. */
   tokens: number;
-  /** The `validation_status` of the line, where it has one. */
-  status?: string | undefined;
 }
+
+/** A line that can be used and is not wanted. */
+export interface UnwantedLine {
+  /** "marked _skipme" */
+  reason: string;
+}
+
+/** Why lines are left out that ask for it. */
+export const skipReason = "marked _skipme";
 
 /** A kind of manifest. */
 export interface LineFormat {
@@ -25,10 +33,8 @@ export interface LineFormat {
    */
   readonly key: string | undefined;
   readonly countsTokens: boolean;
-  /** True where `figures` looks at `_skipme` itself. */
-  readonly ownSkips?: boolean;
-  /** The figures of a line that can be used; undefined for one that the format leaves out. @throws ManifestError, FormatError for one that cannot be used */
-  figures(line: ParsedLine): LineFigures | undefined;
+  /** The figures of a line; undefined for one that is left out, and counted by the format itself. @throws ManifestError, FormatError for one that cannot be used */
+  figures(line: ParsedLine): LineFigures | UnwantedLine | undefined;
   /** The seconds of a line alone. @throws ManifestError where it has none */
   duration(value: ManifestObject, at: string): number;
 }
@@ -88,7 +94,7 @@ export function anyFormat(tokens: TokenCounter | undefined): LineFormat {
   return {
     key: tokens?.key ?? "",
     countsTokens: tokens !== undefined,
-    figures: ({ value, path, line }) => ({ duration: lineDuration(value, `${path}:${line}`), tokens: tokens?.count(value) ?? 0 }),
+    figures: ({ value, path, line }) => (isSkipped(value) ? { reason: skipReason } : { duration: lineDuration(value, `${path}:${line}`), tokens: tokens?.count(value) ?? 0 }),
     duration: lineDuration,
   };
 }

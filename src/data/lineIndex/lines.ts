@@ -60,17 +60,6 @@ export class IndexedLines {
     return `${path}:${lines[row - (this.starts[part] as number)]}`;
   }
 
-  /** The `validation_status` of a row. */
-  status(row: number): string | undefined {
-    const part = this.partOf(row);
-    const { statuses, statusNames } = this.parts[part] as LineIndex;
-    return statuses && statusNames[statuses[row - (this.starts[part] as number)] as number];
-  }
-
-  get hasStatuses(): boolean {
-    return this.parts.some(({ statuses }) => statuses !== undefined);
-  }
-
   /** Changes with any byte of the manifests. */
   fingerprint(): string {
     return this.parts.map(({ digest }) => digest).join(" ");

@@ -129,10 +129,10 @@ const errorOf = ({ kind, code, at, message, fix }: SavedError, path: string): Li
   new (kind === "format" ? FormatError : ManifestError)(code, { at: path + at, message, ...(fix === undefined ? {} : { fix }) });
 
 function keep(file: string, index: LineIndex, { mtime, ctime }: FileIdentity, onWarning: OpenIndexOptions["onWarning"]): void {
-  const { path, digest, size, offsets, durations, lines, tokens, statuses, statusNames, skipped, errors } = index;
-  const header = { version, size, mtime, ctime, digest, tokens: tokens !== undefined, statuses: statusNames, skipped, errors: errors.map((error) => savedError(error, path)) };
+  const { path, digest, size, offsets, durations, lines, tokens, unwanted, errors } = index;
+  const header = { version, size, mtime, ctime, digest, tokens: tokens !== undefined, unwanted, errors: errors.map((error) => savedError(error, path)) };
   try {
-    writeColumns(file, { header, columns: [offsets, durations, lines, ...(tokens ? [tokens] : []), ...(statuses ? [statuses] : [])] });
+    writeColumns(file, { header, columns: [offsets, durations, lines, ...(tokens ? [tokens] : [])] });
   } catch (error) {
     if (!(error instanceof SeracError)) throw error;
     onWarning?.(`${file} cannot be written, so that the manifest is read again at the next start (${error.message})`);
@@ -143,8 +143,7 @@ interface Header extends FileIdentity {
   version: number;
   digest: string;
   tokens: boolean;
-  statuses: string[];
-  skipped: LineIndex["skipped"];
+  unwanted: LineIndex["unwanted"];
   errors: SavedError[];
 }
 
@@ -154,8 +153,8 @@ function read(path: string, file: string, identity: FileIdentity): LineIndex | u
   if (!kept) return undefined;
   const header = kept.header as unknown as Header;
   if (header.version !== version || header.size !== identity.size || typeof header.digest !== "string") return undefined;
-  const [offsets, durations, lines, ...more] = kept.columns;
-  if (!offsets || !durations || !lines || more.length !== Number(header.tokens) + Number(header.statuses.length > 0)) return undefined;
+  const [offsets, durations, lines, tokens] = kept.columns;
+  if (!offsets || !durations || !lines || header.tokens !== (tokens !== undefined)) return undefined;
   const index: LineIndex = {
     path,
     digest: header.digest,
@@ -163,10 +162,8 @@ function read(path: string, file: string, identity: FileIdentity): LineIndex | u
     offsets,
     durations,
     lines,
-    tokens: header.tokens ? more[0] : undefined,
-    statuses: header.statuses.length > 0 ? more.at(-1) : undefined,
-    statusNames: header.statuses,
-    skipped: header.skipped,
+    tokens,
+    unwanted: header.unwanted,
     errors: header.errors.map((error) => errorOf(error, path)),
     texts: undefined,
   };

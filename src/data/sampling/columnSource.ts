@@ -78,6 +78,11 @@ export class ColumnSource<T> implements ItemSource<T> {
     return count === this.length ? this : new ColumnSource(this.columns, kept.slice(0, count));
   }
 
+  /** The items of these rows alone, in their order. Refs stay what they were. */
+  only(rows: Uint32Array): ColumnSource<T> {
+    return new ColumnSource(this.columns, rows);
+  }
+
   fingerprint(): string {
     const { durations, tokens } = this.columns;
     this.known ??= [this.columns.fingerprint(), this.length, hashNumbers(durations, this.rows), ...(tokens ? [hashNumbers(tokens, this.rows)] : [])].join(" ");

@@ -12,4 +12,5 @@ export { type BatchLimits, checkLimits, Filling } from "./limits.ts";
 export { type NemoSampling, type NemoSamplingConfig, nemoSampling } from "./nemoSampling.ts";
 export { type PessimisticBatch, type PessimisticCriterion, pessimisticBatches } from "./pessimisticBatches.ts";
 export { BatchStream, createSampler, type SampledBatch, Sampler, type SamplerKind, type SamplerOptions, type SamplerState, samplerKinds } from "./sampler.ts";
+export { SlicedSource } from "./slicedSource.ts";
 export type { EpochOptions, ItemBlock, ItemSource, ItemStream, Json, StreamPosition } from "./source.ts";

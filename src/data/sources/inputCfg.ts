@@ -21,6 +21,8 @@ export interface Inherited {
   forceFinite: boolean;
   maxOpenStreams: number | undefined;
   skipMissingManifestEntries: boolean;
+  sliceLength: number | undefined;
+  extraFields: ConfigNode | undefined;
 }
 
 interface Common {
@@ -101,6 +103,8 @@ const propagated: readonly [snake: string, name: keyof Inherited][] = [
   ["force_finite", "forceFinite"],
   ["max_open_streams", "maxOpenStreams"],
   ["skip_missing_manifest_entries", "skipMissingManifestEntries"],
+  ["slice_length", "sliceLength"],
+  ["extra_fields", "extraFields"],
 ];
 const propagatedNames = new Map(propagated);
 const sourceKeys: Readonly<Record<(typeof types)[number], readonly string[]>> = {
@@ -120,8 +124,8 @@ const seedOf = (seed: number | "trng" | "randomized" | undefined): number | unde
 
 /** How the config's own keys reach the items. */
 export function inheritedOf(config: LhotseDataLoadingConfig): Inherited {
-  const { textField, langField, shuffle, shardSeed, metadataOnly, forceFinite, maxOpenStreams, skipMissingManifestEntries } = config;
-  return { textField, langField, shuffle, shardSeed: seedOf(shardSeed), metadataOnly, forceFinite, maxOpenStreams, skipMissingManifestEntries };
+  const { shardSeed, ...rest } = config;
+  return { ...Object.fromEntries(propagated.map(([, name]) => [name, rest[name as keyof typeof rest]])), shardSeed: seedOf(shardSeed) } as unknown as Inherited;
 }
 
 /**

@@ -1,8 +1,10 @@
 /** lhotse's manifests of cuts as sources. */
 
 import type { LineFormat, ParsedLine } from "../lineIndex/index.ts";
+import { contentRefusal } from "./contentFilters.ts";
 import type { SourceCut } from "./cut.ts";
-import { formatKey, type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
+import { formatKey, type Leaf, type LeafOptions } from "./leaf.ts";
+import { LeafBuilder } from "./leafBuilder.ts";
 import { parseLhotseCut } from "./lhotseCut.ts";
 
 /** The text and the language under the keys that the config names, which cuts keep in `custom` where they are not lhotse's own. */
@@ -23,8 +25,8 @@ export function cutFormat(options: LeafOptions): LineFormat {
     countsTokens: options.countTokens !== undefined,
     figures: (line) => {
       const cut = cutOf(line);
-      const status = cut.custom["validation_status"];
-      return { duration: cut.duration, tokens: options.countTokens?.(cut.text, cut.lang) ?? 0, status: status === undefined ? undefined : String(status) };
+      const reason = contentRefusal(cut, options.content);
+      return reason === undefined ? { duration: cut.duration, tokens: options.countTokens?.(cut.text, cut.lang) ?? 0 } : { reason };
     },
     duration: (value, at) => (typeof value["duration"] === "number" ? value["duration"] : parseLhotseCut(value, at).duration),
   };
@@ -40,7 +42,7 @@ export async function lhotseLeaf({ cuts, at }: { cuts: readonly string[]; at: st
     kind: "lhotse",
     load: async (rows) =>
       (await lines.read(Array.from(rows, (row) => kept[row] as number))).map(({ value, path, line }) =>
-        builder.finish(withFields(parseLhotseCut(value, `${path}:${line}`, path), options)),
+        builder.finish(withFields(parseLhotseCut(value, `${path}:${line}`, path), options), line),
       ),
     where: (row) => lines.where(kept[row] as number),
     fingerprint: () => lines.fingerprint(),

@@ -77,6 +77,12 @@ export const lhotseOptions = {
     raw === "inf" ? Number.POSITIVE_INFINITY : isPositive(raw) || isIn(raw) ? raw : undefined,
   ),
   keep: string({ default: "pass", help: "utterances with another validation_status are left out" }),
+  maxCer: bound("utterances with a higher cer are left out", Number.POSITIVE_INFINITY),
+  minContextSpeakerSimilarity: bound("utterances with a lower context_speaker_similarity are left out", -1),
+  excludedSpeakerIds: custom<ConfigNode>("speakers that are left out", "a list, a map of lists, or a YAML file of either", (raw) => raw as ConfigNode),
+  speakerFilterFields: custom<readonly string[]>("keys that may name such a speaker", "names of keys", (raw) =>
+    Array.isArray(raw) && raw.length > 0 && raw.every((one) => typeof one === "string" && one !== "") ? (raw as string[]) : undefined,
+  ),
   // Augmentation, done by the loader
   noisePath: custom<string | Readonly<Record<string, unknown>>>("noise to mix in", "a manifest, a folder of audio, or keys of a source", (raw) =>
     (typeof raw === "string" && raw !== "") || (typeof raw === "object" && raw !== null && !Array.isArray(raw)) ? (raw as string) : undefined,
@@ -96,6 +102,8 @@ export const lhotseOptions = {
   truncateDuration: number({ help: "longer utterances are cut to these seconds" }),
   truncateOffsetType: choice(["random", "start", "end"], { default: "random", help: "which part is kept" }),
   keepExcessiveSupervisions: boolean({ default: true, help: "supervisions that reach beyond a cut part are kept" }),
+  cutIntoWindowsDuration: number({ help: "utterances are cut into windows of these seconds" }),
+  cutIntoWindowsHop: number({ help: "seconds from one window to the next; those of a window by default" }),
   rirEnabled: boolean({ default: false, help: "utterances are convolved with impulse responses" }),
   rirPath: string({ help: "impulse responses: a manifest or a folder; rooms are made up without it" }),
   rirProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to be convolved" }),
@@ -114,6 +122,8 @@ export const lhotseOptions = {
   perturbSpeed: boolean({ default: false, help: "every utterance also 0.9 and 1.1 times as fast" }),
   textField: string({ default: "text", help: "the key of the text" }),
   langField: string({ default: "lang", help: "the key of the language" }),
+  extraFields: custom<ConfigNode>("values from files of text, a line an utterance", "a list of fields", (raw) => raw as ConfigNode),
+  sliceLength: integer({ min: 1, help: "utterances in a row of each shard, from another place in each epoch" }),
   metadataOnly: boolean({ default: false, help: "one pass, without audio" }),
   forceFinite: boolean({ default: false, help: "one pass: sources are not begun again" }),
 } satisfies Schema;
@@ -154,7 +164,6 @@ export const meaningless: Readonly<Record<string, Unread>> = {
 };
 
 const inLoader = "augmentation that the loader does not have";
-const inWindows = "windows are made beforehand: cutIntoWindows() of serac/data";
 
 /** Keys that would change what is read, and are not there yet. */
 export const notThere: Readonly<Record<string, Unread>> = {
@@ -167,13 +176,7 @@ export const notThere: Readonly<Record<string, Unread>> = {
   cut_text_into_windows_tokens: { default: undefined, why: "audio only" },
   use_packed_sequence_sampling: { default: false, why: "audio only" },
   audio_token_estimator: { default: undefined, why: "audio only" },
-  max_cer: { default: Number.POSITIVE_INFINITY, why: "filter beforehand: serac manifest filter" },
-  min_context_speaker_similarity: { default: -1, why: "filter beforehand: serac manifest filter" },
-  excluded_speaker_ids: { default: undefined, why: "filter beforehand: serac manifest filter" },
-  speaker_filter_fields: { default: undefined, why: "filter beforehand: serac manifest filter" },
   db_norm: { default: -25, why: inLoader },
-  cut_into_windows_duration: { default: undefined, why: inWindows },
-  cut_into_windows_hop: { default: undefined, why: inWindows },
   lowpass_enabled: { default: false, why: inLoader },
   lowpass_frequencies_interval: { default: [3500, 8000], why: inLoader },
   lowpass_prob: { default: 0.5, why: inLoader },
@@ -189,8 +192,6 @@ export const notThere: Readonly<Record<string, Unread>> = {
   clipping_oversampling: { default: 2, why: inLoader },
   clipping_prob_hard: { default: 0.5, why: inLoader },
   clipping_prob: { default: 0.5, why: inLoader },
-  extra_fields: { default: undefined, why: "fields are taken from the manifest alone" },
-  slice_length: { default: undefined, why: "an epoch reads whole shards" },
 };
 
 /** Other spellings: those of NeMo's documentation, of older releases, and of icefall. */
@@ -245,12 +246,15 @@ export function unknownKey(name: string, { at, path }: ConfigNode, known: readon
   });
 }
 
+/** Keys whose values are read further, with their places. */
+const asNodes = new Set(["input_cfg", "extra_fields", "excluded_speaker_ids"]);
+
 /** Reads the value of a key. @throws ConfigError CONFIG_BAD_VALUE at file:line */
 export function readKey(snake: string, node: ConfigNode): unknown {
   const { read, accepts } = lhotseOptions[bySnake.get(snake) as keyof typeof lhotseOptions] as Option<unknown>;
   if (node.value === "???")
     throw new ConfigError("CONFIG_BAD_VALUE", { at: node.at, message: `${node.path} is ???, which stands for a value that has to be given`, fix: `give it: ${node.path}=...` });
-  const raw = snake === "input_cfg" ? node : plainConfig(node);
+  const raw = asNodes.has(snake) ? node : plainConfig(node);
   const value = read(raw);
   if (value === undefined) throw new ConfigError("CONFIG_BAD_VALUE", { at: node.at, message: `${node.path} is ${showValue(raw).slice(0, 60)}, expected ${accepts}` });
   return value;
@@ -330,5 +334,16 @@ function check(config: LhotseDataLoadingConfig, places: ReadonlyMap<string, Conf
       `has ${bucketBatchSize.length} numbers for ${bucketDurationBins.length} bins`,
       "with batch sizes, bins are the upper bounds of all buckets, the last one included",
     );
+  const { cutIntoWindowsDuration: window, cutIntoWindowsHop: hop, truncateDuration, excludedSpeakerIds, speakerFilterFields } = config;
+  for (const [key, value] of [
+    ["cut_into_windows_duration", window],
+    ["cut_into_windows_hop", hop],
+  ] as const)
+    if (value !== undefined && !(value > 0)) refuse(key, `is ${value}, expected seconds above 0`);
+  if (hop !== undefined && window === undefined) refuse("cut_into_windows_hop", "is set without cut_into_windows_duration", "give the seconds of a window");
+  if (window !== undefined && truncateDuration !== undefined)
+    refuse("cut_into_windows_duration", "and truncate_duration are both set: one keeps all of an utterance, the other a part", "leave out one of them");
+  if (excludedSpeakerIds && !speakerFilterFields)
+    refuse("excluded_speaker_ids", "is set without speaker_filter_fields", "name the keys that hold speakers: speaker_filter_fields: [speaker]");
   if (typeof config.seed === "string") refuse("seed", `is ${config.seed}, expected a whole number`, "runs are repeatable here; give another number for another run");
 }

@@ -5,8 +5,10 @@ import { type LineFormat, lineDuration, type ParsedLine } from "../lineIndex/ind
 import { cutOf } from "../manifest/cuts.ts";
 import { type ManifestEntry, parseEntry } from "../manifest/entry.ts";
 import type { ManifestObject } from "../manifest/lines.ts";
+import { contentRefusal } from "./contentFilters.ts";
 import type { SourceCut } from "./cut.ts";
-import { formatKey, type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
+import { formatKey, type Leaf, type LeafOptions } from "./leaf.ts";
+import { LeafBuilder } from "./leafBuilder.ts";
 
 /** Keys that a cut has a place for; the others, text and language included, go to `custom`, as in NeMo's reader. */
 const consumed = new Set(["audio_filepath", "audio_filename", "audio_file", "duration", "offset", "sampling_rate", "sample_rate"]);
@@ -63,8 +65,8 @@ function nemoFormat(options: LeafOptions): LineFormat {
       const entry = parseEntry(line);
       if (typeof entry.audioFile !== "string") cutOf(entry); // says what is wrong
       const { text, lang } = spoken(value, entry, options, at);
-      const status = value["validation_status"];
-      return { duration: entry.duration as number, tokens: options.countTokens?.(text, lang) ?? 0, status: status === undefined ? undefined : String(status) };
+      const reason = contentRefusal({ custom: customOf(value), supervisions: [], speaker: entry.speaker }, options.content);
+      return reason === undefined ? { duration: entry.duration as number, tokens: options.countTokens?.(text, lang) ?? 0 } : { reason };
     },
     duration: lineDuration,
   };
@@ -76,7 +78,7 @@ export async function nemoLeaf({ manifests, at }: { manifests: readonly string[]
   const { lines, rows: kept } = await builder.acceptManifests(manifests, nemoFormat(options));
   const cutOfLine = (line: ParsedLine): SourceCut => {
     const entry = parseEntry(line);
-    return builder.finish(sourceCut(cutOf(entry), line.value, entry, options));
+    return builder.finish(sourceCut(cutOf(entry), line.value, entry, options), line.line);
   };
   return builder.build({
     name: manifests.length === 1 ? (manifests[0] as string) : `${manifests[0]} and ${manifests.length - 1} more`,

@@ -14,7 +14,8 @@ import { eachTarredShard } from "../tarred/open.ts";
 import type { TarredItem } from "../tarred/opened.ts";
 import { reasons } from "../tarred/report.ts";
 import type { SourceCut } from "./cut.ts";
-import { type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
+import type { Leaf, LeafOptions } from "./leaf.ts";
+import { LeafBuilder } from "./leafBuilder.ts";
 import { sourceCut } from "./nemo.ts";
 
 /** The member's name, the manifest, the number of the line, and the line. */
@@ -99,9 +100,9 @@ export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSp
     name: paths.length === 1 ? (paths[0] as string) : `${paths[0]} and ${paths.length - 1} more`,
     at,
     kind: "nemo_tarred",
-    load: async (wanted) => Array.from(wanted, (row) => builder.finish(rows.cut(row, options))),
+    load: async (wanted) => Array.from(wanted, (row) => builder.finish(rows.cut(row, options), row)),
     where: (row) => rows.where(row),
     fingerprint: () => rows.fingerprint(),
-    shardRows,
+    shardUtterances: shardRows,
   });
 }

@@ -1,10 +1,12 @@
 /** Opens what a config names: one source for samplers, mixed by weight, and what is in it. No audio is read. */
 import { ConfigError, FormatError } from "../../util/errors.ts";
-import type { ItemSource } from "../sampling/index.ts";
+import { type ColumnSource, type ItemSource, SlicedSource } from "../sampling/index.ts";
 import { type ConfigNode, configNode } from "./configTree.ts";
+import { speakerIds } from "./contentFilters.ts";
 import type { SourceCut } from "./cut.ts";
+import { readExtraFields } from "./extraFields.ts";
 import { type GroupSpec, isStream, type LeafSpec, type SourceSpec, sourceTree } from "./inputCfg.ts";
-import type { Leaf, LeafOptions } from "./leaf.ts";
+import type { CutSource, Leaf, LeafOptions } from "./leaf.ts";
 import { lhotseLeaf } from "./lhotse.ts";
 import { type LhotseDataLoadingConfig, type ReadLhotseConfig, readLhotseConfig } from "./lhotseConfig.ts";
 import { MuxSource } from "./mux.ts";
@@ -106,20 +108,32 @@ class Opener {
   private async leafPart(spec: LeafSpec, needsTokens: boolean): Promise<Part> {
     const { config } = this.read;
     const { countTokens, tokensKey, onBad = "throw", onWarning, onProgress } = this.options;
-    const { maxTps, truncateDuration = Number.POSITIVE_INFINITY, padMinDuration = 0 } = config;
+    const { maxTps, cutIntoWindowsDuration: window } = config;
     const leafOptions: LeafOptions = {
       textField: spec.inherited.textField,
       langField: spec.inherited.langField,
       channelSelector: config.channelSelector,
-      perturbSpeed: config.perturbSpeed,
-      played: (seconds) => Math.max(Math.min(seconds, truncateDuration), padMinDuration),
-      filters: {
+      copies: {
+        perturbSpeed: config.perturbSpeed,
+        truncate: config.truncateDuration,
+        windows: window === undefined ? undefined : { duration: window, hop: config.cutIntoWindowsHop ?? window, keepExcessive: config.keepExcessiveSupervisions },
+        pad: config.padMinDuration,
+        sampleRate: config.sampleRate,
+      },
+      bounds: {
         minDuration: config.minDuration,
         maxDuration: config.maxDuration,
         minTps: config.minTps,
         maxTps: typeof maxTps === "number" ? maxTps : Number.POSITIVE_INFINITY, // one for each bin is the sampler's
-        keep: config.keep,
       },
+      content: {
+        keep: config.keep,
+        maxCer: config.maxCer,
+        minContextSpeakerSimilarity: config.minContextSpeakerSimilarity,
+        excludedSpeakers: config.excludedSpeakerIds ? speakerIds(config.excludedSpeakerIds) : new Set(),
+        speakerFields: config.speakerFilterFields ?? [],
+      },
+      extraFields: spec.inherited.extraFields ? readExtraFields(spec.inherited.extraFields) : [],
       tags: spec.tags,
       countTokens: needsTokens ? countTokens : undefined,
       tokensKey,
@@ -127,16 +141,27 @@ class Opener {
       onWarning,
       onProgress,
     };
+    const inOrder = leafOptions.extraFields.find((field) => field.inOrder);
+    if (inOrder && spec.kind !== "nemo")
+      throw new ConfigError("CONFIG_BAD_VALUE", {
+        at: spec.inherited.extraFields?.at ?? spec.at,
+        message: `extra_fields gives ${inOrder.name} line by line (text_iter), and a source of type ${spec.kind} has no order of its own`,
+        fix: "use the type text_sample, or put the values in the manifest",
+      });
     const leaf = await openLeaf(spec, leafOptions).catch((error: unknown) => {
       throw missingFile(error, spec.at);
     });
     const { utterances } = leaf;
-    const { forceFinite, metadataOnly, maxOpenStreams, shardSeed } = spec.inherited;
+    const { forceFinite, metadataOnly, maxOpenStreams, shardSeed, sliceLength } = spec.inherited;
+    const slices = (whole: ColumnSource<SourceCut>, shards: readonly ColumnSource<SourceCut>[]): CutSource =>
+      sliceLength === undefined ? whole : new SlicedSource(whole, shards.length === 0 ? [whole.length] : shards.map(({ length }) => length), sliceLength);
+    if (sliceLength !== undefined && !isStream(spec)) onWarning(`${spec.at}: slice_length changes nothing here: it is for tars and Shar folders`);
+    const finite = isStream(spec) ? slices(leaf.source, leaf.shards) : leaf.source;
     const one = { leaves: [{ ...leaf, share: 1 }], utterances: leaf.source.length ?? utterances };
     // As in NeMo: tars and Shar folders are read again and again, other manifests once.
-    if (!isStream(spec) || forceFinite || metadataOnly) return { ...one, source: leaf.source, infinite: false };
+    if (!isStream(spec) || forceFinite || metadataOnly) return { ...one, source: finite, infinite: false };
     const streams = maxOpenStreams !== undefined && leaf.shards.length > 1;
-    const source = new MuxSource(streams ? leaf.shards : [leaf.source], {
+    const source = new MuxSource(streams ? leaf.shards.map((shard) => slices(shard, [])) : [finite], {
       name: leaf.name,
       infinite: true,
       seed: shardSeed,

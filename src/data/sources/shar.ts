@@ -13,7 +13,8 @@ import { listMembers } from "../tarred/list.ts";
 import { TarredReport } from "../tarred/report.ts";
 import type { SourceCut } from "./cut.ts";
 import { parseFeatures } from "./features.ts";
-import { type Leaf, LeafBuilder, type LeafOptions } from "./leaf.ts";
+import type { Leaf, LeafOptions } from "./leaf.ts";
+import { LeafBuilder } from "./leafBuilder.ts";
 import { cutFormat, withFields } from "./lhotse.ts";
 import { parseLhotseCut, type SharMembers } from "./lhotseCut.ts";
 
@@ -96,7 +97,6 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
     const shardFormat: LineFormat = {
       ...format,
       key: undefined, // what is looked at here is more than its lines
-      ownSkips: true,
       figures: (line) => {
         const { value } = line;
         const origin = `${line.path}:${line.line}`;
@@ -157,11 +157,11 @@ export async function sharLeaf({ folder, at }: { folder: string | Fields; at: st
     load: async (rows) =>
       (await lines.read(rows)).map(({ value, path, line }, i): SourceCut => {
         const places = JSON.parse(members.at(rows[i] as number)) as SharMembers;
-        return builder.finish(withFields(parseLhotseCut(value, `${path}:${line}`, "", places), options));
+        return builder.finish(withFields(parseLhotseCut(value, `${path}:${line}`, "", places), options), line);
       }),
     where: (row) => lines.where(row),
     fingerprint: () => lines.fingerprint(),
-    shardRows,
+    shardUtterances: shardRows,
   });
 }
 

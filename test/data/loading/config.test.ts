@@ -99,3 +99,12 @@ test("sample_rate and num_workers are the loader's", async () => {
   const { config } = await openSources({ manifest_filepath: manifest, num_workers: 3, sample_rate: 8000 });
   expect(await loaderOptionsOf(config)).toMatchObject({ workers: 3, sampleRate: 8000, cutTransforms: [] });
 });
+
+test("perturb_speed and windows: every copy is loaded at the length that it was sampled by, with supervisions within it", async () => {
+  for (const keys of [{ perturb_speed: true }, { perturb_speed: true, cut_into_windows_duration: 0.5, keep_excessive_supervisions: false }]) {
+    const batches = await load(keys);
+    const rows = batches.flatMap((batch) => batch.cuts.map(({ duration }, i) => [duration, batch.inputLens[i] as number] as const));
+    expect(rows.length).toBeGreaterThan(30);
+    for (const [duration, frames] of rows) expect(Math.abs(frames - duration * 100)).toBeLessThanOrEqual(0.51);
+  }
+});

@@ -80,9 +80,9 @@ describe("NeMo's manifests", () => {
     expect(texts(await cutsOf(source))).toEqual(["text 1", "text 6"]);
     expect(leaves[0]?.leftOut.lines()).toEqual([
       `1 marked _skipme (first: ${filtered}:4)`,
+      `1 with a validation_status that is not pass (first: ${filtered}:5)`,
       `1 shorter than min_duration, 0.1 s (first: ${filtered}:2)`,
       `1 longer than max_duration, 20 s (first: ${filtered}:3)`,
-      `1 with a validation_status that is not pass (first: ${filtered}:5)`,
     ]);
   });
 
@@ -102,10 +102,75 @@ describe("NeMo's manifests", () => {
   test("perturb_speed gives each utterance three times, in an epoch exactly once each", async () => {
     const { source, leaves } = await open(`{manifest_filepath: ${b}, perturb_speed: true}`);
     const cuts = await cutsOf(source, { shuffle: true });
-    expect(cuts.map(({ speed, text }) => `${text} ${speed}`).sort()).toEqual(["text 11 0.9", "text 11 1", "text 11 1.1", "text 12 0.9", "text 12 1", "text 12 1.1"]);
-    expect(leaves[0]?.seconds).toBeCloseTo(0.2 * (1 + 1 / 0.9 + 1 / 1.1));
-    const slow = cuts.find(({ speed }) => speed === 0.9) as SourceCut;
+    const speedOf = ({ id }: SourceCut): string => /_sp([\d.]+)$/.exec(id)?.[1] ?? "1";
+    expect(cuts.map((cut) => `${cut.text} ${speedOf(cut)}`).sort()).toEqual(["text 11 0.9", "text 11 1", "text 11 1.1", "text 12 0.9", "text 12 1", "text 12 1.1"]);
+    expect(leaves[0]).toMatchObject({ utterances: 2 });
+    expect(leaves[0]?.seconds).toBeCloseTo(0.2 * (1 + 1 / 0.9 + 1 / 1.1), 3);
+    const slow = cuts.find((cut) => speedOf(cut) === "0.9") as SourceCut;
+    // Samples are counted at the config's rate, and supervisions are as long as their cut.
+    expect(slow.duration).toBe(Math.round(1600 / 0.9) / 16_000);
+    expect(slow.supervisions[0]?.duration).toBe(slow.duration);
     expect((await sourceSamples(slow, rate)).length).toBe(Math.round(800 / 0.9));
+  });
+
+  test("cut_into_windows gives every window of every speed, each with what is said in it", async () => {
+    const long = manifest("long", [5], () => ({ duration: 2.35 }));
+    const { source, leaves } = await open(`{manifest_filepath: ${long}, cut_into_windows_duration: 1, cut_into_windows_hop: 0.8, min_duration: 0.5}`);
+    const cuts = await cutsOf(source);
+    expect(cuts.map(({ id, duration }) => [id.slice(-2), duration])).toEqual([
+      ["-0", 1],
+      ["-1", 1],
+      ["-2", 0.75],
+    ]);
+    expect(cuts.map(({ offset }) => offset)).toEqual([0, 0.8, 1.6]);
+    expect(leaves[0]).toMatchObject({ utterances: 1, seconds: 2.75 });
+    const strict = await open(`{manifest_filepath: ${long}, cut_into_windows_duration: 1, cut_into_windows_hop: 0.8, min_duration: 0.8, perturb_speed: true}`);
+    expect(strict.leaves[0]?.leftOut.lines()).toEqual([`3 shorter than min_duration, 0.8 s (first: ${long}:1)`]);
+    const all = await cutsOf(strict.source);
+    expect(all.map(({ id }) => id.replace(/^.*wav/, "")).sort()).toEqual(["-0", "-1", "_sp0.9-0", "_sp0.9-1", "_sp0.9-2", "_sp1.1-0", "_sp1.1-1"]);
+    const stream = await strict.source.open({ epoch: 0, seed: 0, shuffle: false });
+    const block = await stream.read(10);
+    expect([...(block?.durations.subarray(0, 7) ?? [])]).toEqual(all.map(({ duration }) => duration));
+  });
+
+  test("max_cer, min_context_speaker_similarity and excluded speakers leave out, counted", async () => {
+    const said = manifest(
+      "said",
+      [1, 2, 3, 4, 5],
+      (i) => [{ cer: 0.2 }, { cer: 0.01, context_speaker_similarity: 0.3 }, { speaker: "7" }, { reader: 8 }, { speaker: "9" }][i] as object,
+    );
+    writeFileSync(at("speakers.yaml"), "train: [7]\nother: [8, nobody]\n");
+    const { source, leaves } = await open(
+      `{manifest_filepath: ${said}, max_cer: 0.1, min_context_speaker_similarity: 0.5, excluded_speaker_ids: ${at("speakers.yaml")}, speaker_filter_fields: [speaker, reader]}`,
+    );
+    expect(texts(await cutsOf(source))).toEqual(["text 5"]);
+    expect(leaves[0]?.leftOut.lines()).toEqual([
+      `1 with a cer above max_cer, 0.1 (first: ${said}:1)`,
+      `1 with a similarity below min_context_speaker_similarity, 0.5 (first: ${said}:2)`,
+      `1 of a speaker of excluded_speaker_ids (in speaker) (first: ${said}:3)`,
+      `1 of a speaker of excluded_speaker_ids (in reader) (first: ${said}:4)`,
+    ]);
+    const some = await open(`{manifest_filepath: ${said}, excluded_speaker_ids: [9], speaker_filter_fields: [speaker]}`);
+    expect(some.source.length).toBe(4);
+  });
+
+  test("extra_fields gives each utterance its line of a file, or one at random", async () => {
+    writeFileSync(at("questions.txt"), "who?\nwhat? \nwhen?\nwhere?\n");
+    const fields = (type: string): string => `extra_fields: [{type: ${type}, name: question, path: ${at("questions.txt")}}]`;
+    const questions = async (yaml: string) => (await cutsOf((await open(yaml)).source)).map(({ custom }) => custom["question"]);
+    expect(await questions(`{manifest_filepath: ${a}, ${fields("text_iter")}}`)).toEqual(["who?", "what?", "when?", "where?"]);
+    const sampled = await questions(`{manifest_filepath: ${a}, ${fields("text_sample")}}`);
+    expect(sampled.every((one) => ["who?", "what?", "when?", "where?"].includes(String(one)))).toBe(true);
+    expect(await questions(`{manifest_filepath: ${a}, ${fields("text_sample")}}`)).toEqual(sampled);
+    writeFileSync(at("questions.txt"), "who?\n");
+    await expect(questions(`{manifest_filepath: ${a}, ${fields("text_iter")}}`)).rejects.toThrow(/questions\.txt: the file has 1 lines.*none for line 2 \[SOURCE_EMPTY\]/);
+    await expect(open(`manifest_filepath: ${a}\n${fields("text_every")}`)).rejects.toThrow(
+      /^train\.yaml:2: extra_fields\[0\] has the type "text_every", expected text_iter or text_sample/,
+    );
+    const { tars, manifests } = writeDataset(at("fields"), simpleShards([2]));
+    await expect(
+      openSources({ manifest_filepath: manifests, tarred_audio_filepaths: tars, extra_fields: [{ type: "text_iter", name: "q", path: at("questions.txt") }] }, quiet),
+    ).rejects.toThrow(/has no order of its own/);
   });
 
   test("tokens are counted where something depends on them", async () => {
@@ -193,6 +258,31 @@ describe("tarred datasets", () => {
     const tars1 = new Set((await cutsOf(endless.source, { most: 4 })).map(({ audioPath }) => audioPath));
     expect(tars1.size).toBeLessThanOrEqual(2);
   });
+});
+
+test("slice_length gives some utterances in a row of each shard, others in another epoch, with exact restarts", async () => {
+  const { tars, manifests } = writeDataset(at("sliced"), simpleShards([30, 2, 40]));
+  const { source } = await openSources({ manifest_filepath: manifests, tarred_audio_filepaths: tars, force_finite: true, slice_length: 5 }, quiet);
+  expect(source.length).toBe(12);
+  const epochs = await Promise.all([0, 0, 1, 2, 3].map((epoch) => cutsOf(source, { epoch })));
+  expect(epochs[0]).toEqual(epochs[1]);
+  const starts = new Set(epochs.map((cuts) => cuts[0]?.id));
+  expect(starts.size).toBeGreaterThan(1);
+  for (const cuts of epochs) {
+    expect(cuts).toHaveLength(12);
+    const numbers = cuts.filter(({ audioPath }) => audioPath === cuts[0]?.audioPath).map(({ text }) => Number(text.slice(1)));
+    expect(numbers).toEqual(numbers.map((_, i) => (numbers[0] as number) + i));
+  }
+  const stream = await source.open({ epoch: 3, seed: 0, shuffle: true });
+  const before = (await stream.read(4))?.refs.slice(0, 4);
+  const state = JSON.parse(JSON.stringify(stream.state()));
+  const rest = (await stream.read(20))?.refs.slice(0, 8);
+  const again = await source.open({ epoch: 3, seed: 0, shuffle: true }, { state, held: [] });
+  expect((await again.read(20))?.refs.slice(0, 8)).toEqual(rest);
+  expect(new Set([...(before ?? []), ...(rest ?? [])]).size).toBe(12);
+  // Without an end, each pass over the shards takes other parts.
+  const endless = await openSources({ manifest_filepath: manifests, tarred_audio_filepaths: tars, slice_length: 5 }, quiet);
+  expect(new Set((await cutsOf(endless.source, { most: 3000 })).map(({ id }) => id)).size).toBe(72);
 });
 
 describe("lhotse's cuts and Shar", () => {
@@ -414,6 +504,9 @@ input_cfg:
     ["batch sizes without bins", "manifest_filepath: A\nbucket_batch_size: [1, 2]\n", /^train\.yaml:2: bucket_batch_size is set without bucket_duration_bins/],
     ["bins of another number", "manifest_filepath: A\nbucket_batch_size: [1, 2]\nbucket_duration_bins: [3]\n", /has 2 numbers for 1 bins/],
     ["bounds that leave nothing", "manifest_filepath: A\nmin_duration: 5\nmax_duration: 3\n", /^train\.yaml:2: min_duration is 5, more than max_duration, 3/],
+    ["windows without a length", "manifest_filepath: A\ncut_into_windows_hop: 1\n", /^train\.yaml:2: cut_into_windows_hop is set without cut_into_windows_duration/],
+    ["windows of what is truncated", "manifest_filepath: A\ncut_into_windows_duration: 1\ntruncate_duration: 1\n", /^train\.yaml:2: .*are both set/],
+    ["speakers without a key", "manifest_filepath: A\nexcluded_speaker_ids: [x]\n", /^train\.yaml:2: .*without speaker_filter_fields/],
     ["streams of a finite mixture", "manifest_filepath: A\nmax_open_streams: 3\nforce_finite: true\n", /^train\.yaml:2: max_open_streams does not go with force_finite/],
     ["a store", "manifest_filepath: s3://bucket/a.json\n", /only files can be read/],
     ["broken YAML", "a: [1\n", /^train\.yaml:2:1: .*CONFIG_BAD_YAML/],
