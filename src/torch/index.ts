@@ -11,7 +11,7 @@ export * as ops from "./generated/ops.ts";
 export { Generator } from "./generator.ts";
 export type { LibtorchDescription } from "./native.ts";
 export { type OperatorTime, profile } from "./profile.ts";
-export { fromPtTensor, toPtTensor } from "./pt.ts";
+export { fromPtTensor } from "./pt.ts";
 export { allocatedBytes, describeLibtorch, listOperators, liveTensors, peakBytes, setThreads, threads } from "./runtime.ts";
 export { fromSafetensor, loadTensors, saveTensors } from "./safetensors.ts";
 export { keep, scope } from "./scope.ts";

@@ -5,10 +5,10 @@
  */
 import { type Features, SpecAugment, type SpecAugmentOptions } from "../../audio/index.ts";
 import { AudioError, ManifestError, type SeracError } from "../../util/errors.ts";
+import { type SentError, sendError } from "../../util/sentError.ts";
 import { paddingValue } from "../loader.ts";
 import { type RenderOptions, renderFeatures } from "../sources/render.ts";
 import type { Played } from "../sources/sound.ts";
-import { type SentError, sendError } from "./sentError.ts";
 import { streamOf } from "./transforms.ts";
 
 /** An utterance of a batch. */

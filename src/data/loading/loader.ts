@@ -5,6 +5,7 @@
 import { availableParallelism } from "node:os";
 import { SpecAugment, type SpecAugmentOptions } from "../../audio/index.ts";
 import { ConfigError, SeracError } from "../../util/errors.ts";
+import { receiveError } from "../../util/sentError.ts";
 import { LeftOut } from "../filter.ts";
 import type { BatchStream, SampledBatch, Sampler, SamplerState } from "../sampling/index.ts";
 import type { SourceCut } from "../sources/cut.ts";
@@ -13,7 +14,6 @@ import { checkSupervisions, type SpeechBatch, segmentOf, speechBatch, supervisio
 import type { Job, JobResult } from "./job.ts";
 import type { PlayedCut } from "./played.ts";
 import { RenderPool } from "./pool.ts";
-import { receiveError } from "./sentError.ts";
 import { byDuration, type CutTransform, streamOf } from "./transforms.ts";
 
 /** What happens to utterances that cannot be used: the first one ends it; or they are left out and counted, and "warn" says so for each. */

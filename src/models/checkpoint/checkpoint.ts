@@ -8,8 +8,10 @@ import type { Tensor } from "../../torch/index.ts";
 import { CheckpointError, FormatError } from "../../util/errors.ts";
 import type { RandomState } from "../../util/random.ts";
 import type { ModelConfig, ModelOptions } from "../options.ts";
-import { openPtCheckpoint, savePtCheckpoint } from "./ptLayout.ts";
-import { openSafetensorsCheckpoint, saveSafetensorsCheckpoint } from "./safetensorsLayout.ts";
+import { openPtCheckpoint } from "./ptRead.ts";
+import { copyCheckpoint } from "./raw.ts";
+import { openSafetensorsCheckpoint } from "./safetensorsRead.ts";
+import { writeCheckpoint } from "./write.ts";
 
 /** The part of a checkpoint that is no tensor. */
 export interface CheckpointState {
@@ -32,6 +34,8 @@ export interface CheckpointState {
   /** Adam's and Eden's numbers. */
   optimizer: Record<string, unknown>;
   scheduler: { epoch: number; batch: number };
+  /** GradScaler's state, where there is one. */
+  scaler?: Record<string, number> | undefined;
   averagePeriod: number;
   /** Every option of the run, as resolved. */
   options: Record<string, unknown>;
@@ -82,8 +86,7 @@ export interface OpenCheckpointOptions {
  * @throws FormatError FILE_UNWRITABLE
  */
 export function saveCheckpoint(path: string, checkpoint: Checkpoint): void {
-  if (formatOfName(path) === "safetensors") saveSafetensorsCheckpoint(path, checkpoint);
-  else savePtCheckpoint(path, checkpoint);
+  writeCheckpoint(path, copyCheckpoint(checkpoint));
 }
 
 /** @throws CheckpointError CHECKPOINT_MISSING, CHECKPOINT_BAD, CHECKPOINT_MISMATCH */

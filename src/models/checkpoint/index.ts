@@ -12,4 +12,5 @@ export {
   saveCheckpoint,
 } from "./checkpoint.ts";
 export { batchPath, epochPath, removeOldCheckpoints, savedBatches, savedEpochs } from "./files.ts";
+export { CheckpointSaver } from "./saver.ts";
 export { readTokenizer } from "./tokenizer.ts";

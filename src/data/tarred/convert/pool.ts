@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { packageRoot } from "../../../util/paths.ts";
-import { type Job, type JobResult, receiveError, runJob, type SentError } from "./jobs.ts";
+import { receiveError, type SentError } from "../../../util/sentError.ts";
+import { type Job, type JobResult, runJob } from "./jobs.ts";
 
 type Message = { entries: number } | { result: unknown } | { error: SentError };
 

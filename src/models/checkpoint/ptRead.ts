@@ -1,104 +1,15 @@
-/**
- * Checkpoints as icefall's save_checkpoint writes them: model, model_avg, optimizer, scheduler, grad_scaler, sampler and the parameters of the run,
- * which icefall's own scripts load. What they have no place for stands under one more key, "serac".
- * Source: icefall/checkpoint.py.
- */
-import { openPt, type PtDict, PtTensor, type PtValue, PyPath, PyTuple, ptDict, stateDict, TorchDtype, writePt } from "../../formats/index.ts";
-import { fromPtTensor, fromTypedArray, scope, type Tensor, toPtTensor } from "../../torch/index.ts";
+/** Reads checkpoints that icefall or serac wrote as .pt. Source: icefall/checkpoint.py. */
+import { openPt, type PtDict, PtTensor, type PtValue, PyPath, PyTuple } from "../../formats/index.ts";
+import { fromPtTensor, type Tensor } from "../../torch/index.ts";
 import { CheckpointError } from "../../util/errors.ts";
 import { modelOptions } from "../options.ts";
 import { resolveArchitecture } from "./architecture.ts";
-import type { Checkpoint, CheckpointFile, CheckpointState, OpenCheckpointOptions } from "./checkpoint.ts";
+import type { CheckpointFile, CheckpointState, OpenCheckpointOptions } from "./checkpoint.ts";
+import { snakeCase } from "./names.ts";
+import { ptLayoutVersion } from "./ptWrite.ts";
 import { chooseTokenizer } from "./tokenizer.ts";
 
-const formatVersion = 2;
 const defaultSampleRate = 16000; // Hz, of icefall's recipes
-
-/** Numbers of the optimiser that are counts in Python; all others are floats, also where they are whole. */
-const counts = new Set(["step", "num_clipped", "size_update_period", "clipping_update_period"]);
-
-function pyNumber(name: string, value: unknown): PtValue {
-  if (Array.isArray(value)) return name === "params" ? value.map((index) => BigInt(index as number)) : new PyTuple(value as number[]);
-  if (typeof value === "number") return counts.has(name) ? BigInt(value) : value;
-  return (value ?? null) as PtValue;
-}
-
-const pyEntries = (values: Record<string, unknown>): PtDict => new Map(Object.entries(values).map(([name, value]) => [name, pyNumber(name, value)]));
-
-function pyOptimizer(tensors: ReadonlyMap<string, Tensor>, numbers: Record<string, unknown>, baseLr: unknown): PtDict {
-  const state: PtDict = new Map();
-  const entryOf = (index: string): PtDict => {
-    const key = BigInt(index);
-    const entry = (state.get(key) as PtDict | undefined) ?? new Map();
-    state.set(key, entry);
-    return entry;
-  };
-  for (const [index, values] of Object.entries((numbers.state ?? {}) as Record<string, Record<string, number>>))
-    for (const [name, value] of Object.entries(values)) entryOf(index).set(name, pyNumber(name, value));
-  for (const [key, tensor] of tensors) {
-    const dot = key.indexOf(".");
-    entryOf(key.slice(0, dot)).set(key.slice(dot + 1), toPtTensor(tensor));
-  }
-  const groups = ((numbers.param_groups ?? []) as Record<string, unknown>[]).map((group) => pyEntries({ ...group, ...(typeof baseLr === "number" ? { base_lr: baseLr } : {}) }));
-  return ptDict({ state, param_groups: groups });
-}
-
-const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-
-/** An option as icefall's flags hold it: lists of numbers as text, folders as paths. */
-function pyOption(name: string, value: unknown): PtValue {
-  if (/_dir$/.test(name) && typeof value === "string") return new PyPath(value);
-  if (typeof value === "number") return Number.isInteger(value) ? BigInt(value) : value;
-  if (Array.isArray(value)) return value.every((item) => typeof item === "number") ? value.join(",") : value.map(String);
-  return typeof value === "object" && value !== null ? JSON.stringify(value) : ((value ?? null) as PtValue);
-}
-
-/** What icefall's train.py keeps in its params: flags, records, constants of the recipe. */
-function pyParams({ config, state }: Checkpoint): [string, PtValue][] {
-  const { vocabSize, blankId, sampleRate, ...model } = config;
-  const best = (loss: number | undefined): number => loss ?? Number.POSITIVE_INFINITY;
-  const values = new Map<string, PtValue>();
-  for (const [name, value] of Object.entries({ ...model, ...state?.options })) values.set(snake(name), pyOption(snake(name), value));
-  values.set("vocab_size", BigInt(vocabSize)).set("blank_id", BigInt(blankId)).set("sos_id", 1n).set("eos_id", 1n);
-  values.set("sampling_rate", BigInt(sampleRate)).set("subsampling_factor", 4n);
-  if (!state) return [...values];
-  const { useBf16, useFp16 } = state.options;
-  values.set("batch_idx_train", BigInt(state.batchIdxTrain)).set("cur_epoch", BigInt(state.epoch));
-  values.set("best_train_loss", best(state.bestTrainLoss)).set("best_train_epoch", BigInt(state.bestTrainEpoch ?? -1));
-  values.set("best_valid_loss", best(state.bestValidLoss)).set("best_valid_epoch", BigInt(state.bestValidEpoch ?? -1));
-  values.set("average_period", BigInt(state.averagePeriod));
-  values.set("use_autocast", useBf16 === true || useFp16 === true);
-  values.set("dtype", new TorchDtype(useBf16 === true ? "bfloat16" : useFp16 === true ? "float16" : "float32"));
-  return [...values];
-}
-
-const pyTensors = (tensors: ReadonlyMap<string, Tensor>): PtValue => stateDict(Array.from(tensors, ([key, tensor]) => [key, toPtTensor(tensor)] as const));
-
-/** @throws FormatError FILE_UNWRITABLE */
-export function savePtCheckpoint(path: string, checkpoint: Checkpoint): void {
-  scope(() => {
-    const { config, state, model, modelAvg, optimizer, generator, tokenizer } = checkpoint;
-    const bytes = (data: Uint8Array): PtTensor => toPtTensor(fromTypedArray(data, [data.length]));
-    const own = ptDict({ version: BigInt(formatVersion), config: JSON.stringify(config), tokenizer: bytes(tokenizer) });
-    const value = ptDict({ model: pyTensors(model) });
-    if (state) {
-      const { optimizer: numbers, scheduler, ...rest } = state;
-      value.set("optimizer", pyOptimizer(optimizer, numbers, state.options.baseLr));
-      value.set("scheduler", ptDict({ epoch: BigInt(scheduler.epoch), batch: BigInt(scheduler.batch) }));
-      value.set("grad_scaler", new Map()).set("sampler", null);
-      own.set("state", JSON.stringify(rest));
-    }
-    if (modelAvg) {
-      const single = new Map(Array.from(modelAvg, ([key, tensor]) => [key, tensor.to({ dtype: "float32" })]));
-      value.set("model_avg", pyTensors(single));
-      own.set("model_avg", pyTensors(modelAvg));
-    }
-    if (generator) own.set("generator", bytes(generator));
-    for (const [name, item] of pyParams(checkpoint)) if (!value.has(name)) value.set(name, item);
-    value.set("serac", own);
-    writePt(path, value);
-  });
-}
 
 const isDict = (value: PtValue | undefined): value is PtDict => value instanceof Map;
 
@@ -151,6 +62,12 @@ function optimizerOf(value: PtValue | undefined): { tensors: Map<string, PtTenso
 
 const finite = (value: unknown): number | undefined => (typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined);
 
+/** torch's state of a GradScaler; undefined where it was not enabled. */
+function scalerOf(value: PtValue | undefined): Record<string, number> | undefined {
+  if (!isDict(value) || value.size === 0) return undefined;
+  return Object.fromEntries(Array.from(value, ([key, item]) => [String(key), Number(plain(item))]));
+}
+
 /** The state of training in an icefall checkpoint; undefined where there is none. */
 function foreignState(value: PtDict, numbers: Record<string, unknown>): CheckpointState | undefined {
   const scheduler = value.get("scheduler");
@@ -170,6 +87,7 @@ function foreignState(value: PtDict, numbers: Record<string, unknown>): Checkpoi
     modules: {},
     optimizer: numbers,
     scheduler: { epoch: Number(plain(scheduler.get("epoch")) ?? 0), batch: Number(plain(scheduler.get("batch")) ?? batchIdxTrain) },
+    scaler: scalerOf(value.get("grad_scaler")),
     averagePeriod: number("average_period") ?? 200,
     options,
   };
@@ -199,8 +117,8 @@ export function openPtCheckpoint(path: string, { bpeModel, given = {}, sampleRat
     const own = value.get("serac");
     const ownDict = isDict(own) ? own : undefined;
     const version = ownDict?.get("version");
-    if (typeof version === "bigint" && version > BigInt(formatVersion))
-      throw new CheckpointError("CHECKPOINT_BAD", { at: path, message: `it is of format ${version}, this serac reads up to ${formatVersion}` });
+    if (typeof version === "bigint" && version > BigInt(ptLayoutVersion))
+      throw new CheckpointError("CHECKPOINT_BAD", { at: path, message: `it is of format ${version}, this serac reads up to ${ptLayoutVersion}` });
     const { tensors: moments, numbers } = optimizerOf(value.get("optimizer"));
     const ownBytes = (name: string): Uint8Array | undefined => {
       const tensor = ownDict?.get(name);
@@ -236,7 +154,7 @@ export function openPtCheckpoint(path: string, { bpeModel, given = {}, sampleRat
 /** icefall's parameters that say what the model is, by serac's names. */
 function foreignParams(value: PtDict): Record<string, unknown> {
   const params: Record<string, unknown> = {};
-  for (const name of Object.keys(modelOptions)) params[name] = plain(value.get(snake(name)));
+  for (const name of Object.keys(modelOptions)) params[name] = plain(value.get(snakeCase(name)));
   params.vocabSize = plain(value.get("vocab_size"));
   params.blankId = plain(value.get("blank_id"));
   params.sampleRate = plain(value.get("sampling_rate"));

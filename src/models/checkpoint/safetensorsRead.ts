@@ -1,27 +1,12 @@
-/** Checkpoints as safetensors: tensors by prefix, everything else as JSON in the metadata. */
+/** Reads checkpoints that serac wrote as safetensors. */
 import { openSafetensors } from "../../formats/index.ts";
-import { fromSafetensor, fromTypedArray, saveTensors, scope, type Tensor } from "../../torch/index.ts";
+import { fromSafetensor, type Tensor } from "../../torch/index.ts";
 import { CheckpointError } from "../../util/errors.ts";
 import { parseOptions } from "../../util/options.ts";
 import { modelOptions } from "../options.ts";
-import type { Checkpoint, CheckpointFile, CheckpointState, OpenCheckpointOptions } from "./checkpoint.ts";
+import type { CheckpointFile, CheckpointState, OpenCheckpointOptions } from "./checkpoint.ts";
+import { prefixes, safetensorsVersion } from "./safetensorsWrite.ts";
 import { chooseTokenizer } from "./tokenizer.ts";
-
-const formatVersion = 1;
-const prefixes = { model: "model.", modelAvg: "model_avg.", optimizer: "optimizer." } as const;
-
-/** @throws FormatError FILE_UNWRITABLE */
-export function saveSafetensorsCheckpoint(path: string, { config, state, model, modelAvg, optimizer, generator, tokenizer }: Checkpoint): void {
-  scope(() => {
-    const tensors = new Map<string, Tensor>();
-    for (const [key, tensor] of model) tensors.set(prefixes.model + key, tensor);
-    for (const [key, tensor] of modelAvg ?? []) tensors.set(prefixes.modelAvg + key, tensor);
-    for (const [key, tensor] of optimizer) tensors.set(prefixes.optimizer + key, tensor);
-    if (generator) tensors.set("generator", fromTypedArray(generator, [generator.length]));
-    tensors.set("tokenizer", fromTypedArray(tokenizer, [tokenizer.length]));
-    saveTensors(path, tensors, { serac: JSON.stringify({ version: formatVersion, config, state }) });
-  });
-}
 
 /** @throws CheckpointError CHECKPOINT_BAD; FormatError where the file is damaged */
 export function openSafetensorsCheckpoint(path: string, { bpeModel }: OpenCheckpointOptions = {}): CheckpointFile {
@@ -37,7 +22,7 @@ export function openSafetensorsCheckpoint(path: string, { bpeModel }: OpenCheckp
     throw bad("its description is not JSON");
   }
   if (!header || typeof header !== "object" || !header.config) throw bad("a safetensors file, but no checkpoint of serac's");
-  if (header.version > formatVersion) throw bad(`it is of format ${header.version}, this serac reads up to ${formatVersion}`);
+  if (header.version > safetensorsVersion) throw bad(`it is of format ${header.version}, this serac reads up to ${safetensorsVersion}`);
   const { vocabSize, blankId, sampleRate, ...rest } = header.config;
   if (typeof vocabSize !== "number" || typeof sampleRate !== "number") throw bad("its description lacks the vocabulary size or the sampling rate");
   const bytes = (name: string): Uint8Array | undefined => file.tensors.find((tensor) => tensor.name === name)?.bytes();
