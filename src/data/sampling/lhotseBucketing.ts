@@ -3,11 +3,11 @@
  * is nearly over its limit, even where that one is far longer, and the order of buckets is the same in every epoch.
  * Source: lhotse 1.33, dataset/sampling/dynamic_bucketing.py (behaviour, checked by scripts/interop/sampling.sh).
  */
-import { ConfigError } from "../../util/errors.ts";
 import { PythonRandom, type PythonRandomState } from "../../util/pythonRandom.ts";
 import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
+import { BucketBuffer, type SavedBuffer } from "./bucketBuffer.ts";
 import type { Feed } from "./feed.ts";
-import { ItemQueue, type SavedQueue } from "./itemQueue.ts";
+import type { ItemQueue } from "./itemQueue.ts";
 import type { Filling } from "./limits.ts";
 import type { Json } from "./source.ts";
 
@@ -25,86 +25,64 @@ export interface LhotseBucketingOptions {
   syncBuckets: boolean;
 }
 
-interface SavedQueues {
+interface SavedQueues extends SavedBuffer {
   random: PythonRandomState;
   bucketRandom: PythonRandomState;
   choice: { bucket: number; used: number };
-  buckets: SavedQueue[];
-  started: boolean;
   over: boolean;
 }
 
 /** An epoch of it. */
 export class LhotseBucketing implements BatchMaker {
-  private readonly feed: Feed;
+  private readonly buffer: BucketBuffer;
   private readonly filling: Filling;
   private readonly options: LhotseBucketingOptions;
   private readonly random: PythonRandom;
   private readonly bucketRandom = new PythonRandom(bucketSeed);
-  private readonly buckets: ItemQueue[];
   /** The bucket that was drawn last, and how often it was used; -1 before the first. */
   private choice = { bucket: -1, used: 0 };
-  private started = false;
   private over = false;
   private indexes = new Int32Array(0);
 
   constructor(feed: Feed, filling: Filling, random: PythonRandom, options: LhotseBucketingOptions, saved?: SavedQueues) {
-    this.feed = feed;
+    this.buffer = new BucketBuffer(feed, options.buckets, options.bufferSize, saved);
     this.filling = filling;
     this.random = random;
     this.options = options;
-    this.buckets = Array.from({ length: options.buckets }, () => new ItemQueue());
-    if (saved) this.restore(saved);
+    if (!saved) return;
+    this.random.restore(saved.random);
+    this.bucketRandom.restore(saved.bucketRandom);
+    this.choice = { ...saved.choice };
+    this.over = saved.over;
   }
-
-  private restore({ random, bucketRandom, choice, buckets, started, over }: SavedQueues): void {
-    if (buckets.length !== this.buckets.length)
-      throw new ConfigError("SAMPLER_BAD_STATE", {
-        message: `the state has ${buckets.length} buckets, expected ${this.buckets.length}`,
-        fix: "give the same bins, or start the epoch again",
-      });
-    this.random.restore(random);
-    this.bucketRandom.restore(bucketRandom);
-    this.choice = { ...choice };
-    this.started = started;
-    this.over = over;
-    buckets.forEach((bucket, i) => {
-      this.buckets[i] = ItemQueue.from(bucket);
-    });
-  }
-
-  private readonly put = (bucket: number, ref: number, duration: number): void => {
-    (this.buckets[bucket] as ItemQueue).push(ref, duration);
-  };
 
   async next(): Promise<ItemBatch | undefined> {
-    if (!this.started) {
-      this.started = true;
-      await this.feed.fill(this.options.bufferSize, this.put);
-    }
+    const { buffer, options } = this;
+    await buffer.start();
     if (this.over) return undefined;
-    const index = this.options.syncBuckets ? this.chooseInStep() : this.chooseFreely();
-    const bucket = this.buckets[index];
+    const index = options.syncBuckets ? this.chooseInStep() : this.chooseFreely();
+    const bucket = buffer.buckets[index];
     // Without sync_buckets lhotse draws from empty buckets too, and ends there.
     if (!bucket || bucket.size === 0) {
-      if (bucket && this.options.shuffle) this.shuffled(bucket);
+      if (bucket && options.shuffle) this.shuffled(bucket);
       this.over = true;
       return undefined;
     }
-    const batch = this.options.shuffle ? this.drawShuffled(bucket, index) : this.drawInOrder(bucket, index);
-    await this.feed.fill(batch.refs.length, this.put);
+    const batch = options.shuffle ? this.drawShuffled(bucket, index) : this.drawInOrder(bucket, index);
+    await buffer.refill(batch.refs.length);
     return batch;
   }
 
   private chooseFreely(): number {
-    const all = this.buckets.map((_, i) => i);
+    const all = this.buffer.buckets.map((_, i) => i);
     const ready = all.filter((i) => this.isReady(i));
     if (ready.length === 0 && this.options.dropLast) return -1;
     return this.random.choice(ready.length > 0 ? ready : all);
   }
 
   private chooseInStep(): number {
-    const { choice, options, buckets } = this;
+    const { choice, options } = this;
+    const { buckets } = this.buffer;
     if (choice.bucket < 0 || choice.used === options.worldSize) {
       choice.bucket = this.bucketRandom.below(buckets.length);
       choice.used = 0;
@@ -112,12 +90,12 @@ export class LhotseBucketing implements BatchMaker {
     choice.used++;
     const ready = this.scan((i) => this.isReady(i));
     if (ready >= 0 || options.dropLast) return ready;
-    return this.scan((i) => (this.buckets[i] as ItemQueue).size > 0);
+    return this.scan((i) => (buckets[i] as ItemQueue).size > 0);
   }
 
   /** The first bucket for which `test` holds, beginning at the drawn one: then the one before, the one behind, two before, and so on. */
   private scan(test: (index: number) => boolean): number {
-    const count = this.buckets.length;
+    const count = this.buffer.buckets.length;
     let at = this.choice.bucket;
     let lowest = at;
     let highest = at;
@@ -132,7 +110,7 @@ export class LhotseBucketing implements BatchMaker {
 
   private isReady(index: number): boolean {
     const { filling } = this;
-    const { durations, head, end } = this.buckets[index] as ItemQueue;
+    const { durations, head, end } = this.buffer.buckets[index] as ItemQueue;
     filling.start(index);
     for (let i = head; i < end; i++) {
       filling.add(durations[i] as number);
@@ -181,16 +159,15 @@ export class LhotseBucketing implements BatchMaker {
   }
 
   mark(): () => Json {
-    const feed = this.feed.state();
+    const buffer = this.buffer.mark();
     const random = this.random.state();
     const bucketRandom = this.bucketRandom.state();
     const choice = { ...this.choice };
-    const { started, over } = this;
-    const buckets = this.buckets.map((bucket) => bucket.mark());
-    return () => ({ feed, random, bucketRandom, choice, started, over, buckets: buckets.map((mark) => ({ ...mark() })) });
+    const { over } = this;
+    return () => ({ ...buffer(), random, bucketRandom, choice, over });
   }
 
   close(): Promise<void> {
-    return this.feed.close();
+    return this.buffer.feed.close();
   }
 }

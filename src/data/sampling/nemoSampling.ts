@@ -6,7 +6,7 @@
 import { ConfigError } from "../../util/errors.ts";
 import type { DurationBins } from "./bins.ts";
 import type { ItemBounds } from "./columnSource.ts";
-import type { SamplerOptions } from "./sampler.ts";
+import type { SamplerOptions } from "./samplerOptions.ts";
 
 /** The keys, in NeMo's spelling; null is not given. */
 export interface NemoSamplingConfig {

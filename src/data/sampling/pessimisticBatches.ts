@@ -2,7 +2,7 @@
  * The batches of an epoch that are likeliest to exhaust memory, found by their durations: to try before training.
  * Source: lhotse, dataset/sampling/utils.py (find_pessimistic_batches), which also looks at supervisions.
  */
-import type { BatchStream, SampledBatch } from "./sampler.ts";
+import type { BatchStream, SampledBatch } from "./batchStream.ts";
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 const longest = (values: readonly number[]): number => values.reduce((most, value) => Math.max(most, value), 0);

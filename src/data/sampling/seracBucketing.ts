@@ -4,11 +4,11 @@
  * batch), which bucket comes next depends on seed and epoch, and drawing costs the same for any size of bucket.
  * With a single bucket it is a shuffle buffer.
  */
-import { ConfigError } from "../../util/errors.ts";
 import type { Random, RandomState } from "../../util/random.ts";
 import type { BatchMaker, ItemBatch } from "./batchMaker.ts";
+import { BucketBuffer, type SavedBuffer } from "./bucketBuffer.ts";
 import type { Feed } from "./feed.ts";
-import { ItemQueue, type SavedQueue } from "./itemQueue.ts";
+import type { ItemQueue } from "./itemQueue.ts";
 import type { Filling } from "./limits.ts";
 import type { Json } from "./source.ts";
 
@@ -23,76 +23,54 @@ export interface DrawOptions {
   worldSize: number;
 }
 
-interface SavedBuckets {
+interface SavedBuckets extends SavedBuffer {
   random: RandomState;
   choice: { bucket: number; used: number };
-  buckets: SavedQueue[];
-  started: boolean;
 }
 
 /** An epoch of it. */
 export class SeracBucketing implements BatchMaker {
-  private readonly feed: Feed;
+  private readonly buffer: BucketBuffer;
   private readonly filling: Filling;
   private readonly options: DrawOptions;
   private readonly random: Random;
-  private readonly buckets: ItemQueue[];
-  private started = false;
   private choice = { bucket: 0, used: 0 };
 
   constructor(feed: Feed, filling: Filling, random: Random, options: DrawOptions, saved?: SavedBuckets) {
-    this.feed = feed;
+    this.buffer = new BucketBuffer(feed, options.buckets, options.bufferSize, saved);
     this.filling = filling;
     this.options = options;
     this.random = random;
-    this.buckets = Array.from({ length: options.buckets }, () => new ItemQueue());
-    if (saved) this.restore(saved);
+    if (!saved) return;
+    this.random.restore(saved.random);
+    this.choice = { ...saved.choice };
   }
-
-  private restore({ random, choice, buckets, started }: SavedBuckets): void {
-    if (buckets.length !== this.buckets.length)
-      throw new ConfigError("SAMPLER_BAD_STATE", {
-        message: `the state has ${buckets.length} buckets, expected ${this.buckets.length}`,
-        fix: "give the same bins, or start the epoch again",
-      });
-    this.random.restore(random);
-    this.choice = { ...choice };
-    this.started = started;
-    buckets.forEach((bucket, i) => {
-      this.buckets[i] = ItemQueue.from(bucket);
-    });
-  }
-
-  private readonly put = (bucket: number, ref: number, duration: number): void => {
-    (this.buckets[bucket] as ItemQueue).push(ref, duration);
-  };
 
   async next(): Promise<ItemBatch | undefined> {
-    if (!this.started) {
-      this.started = true;
-      await this.feed.fill(this.options.bufferSize, this.put);
-    }
+    const { buffer } = this;
+    await buffer.start();
     const index = this.choose();
     if (index < 0) return undefined;
-    const batch = this.draw(this.buckets[index] as ItemQueue, index);
-    await this.feed.fill(batch.refs.length, this.put);
+    const batch = this.draw(buffer.buckets[index] as ItemQueue, index);
+    await buffer.refill(batch.refs.length);
     return batch;
   }
 
   /** @returns a bucket to draw from, or -1 at the end */
   private choose(): number {
-    const { buckets, options, choice } = this;
+    const { options, choice } = this;
+    const { buckets, feed } = this.buffer;
     if (choice.used % options.worldSize === 0) choice.bucket = this.random.integer(0, buckets.length);
     choice.used = (choice.used + 1) % options.worldSize;
     const ready = this.nearest(choice.bucket, (bucket, i) => this.isReady(bucket, i));
-    if (ready >= 0 || (options.dropLast && this.feed.ended)) return ready;
+    if (ready >= 0 || (options.dropLast && feed.ended)) return ready;
     // None is full: the epoch ends, or the buffer is small for the limits.
     return this.nearest(choice.bucket, ({ size }) => size > 0);
   }
 
   /** The bucket nearest to `from` for which `test` holds, the shorter one of two as near; -1 where there is none. */
   private nearest(from: number, test: (bucket: ItemQueue, index: number) => boolean): number {
-    const { buckets } = this;
+    const { buckets } = this.buffer;
     for (let distance = 0; distance < buckets.length; distance++) {
       for (const i of distance === 0 ? [from] : [from - distance, from + distance]) {
         const bucket = buckets[i];
@@ -139,15 +117,13 @@ export class SeracBucketing implements BatchMaker {
   }
 
   mark(): () => Json {
-    const feed = this.feed.state();
+    const buffer = this.buffer.mark();
     const random = this.random.state();
     const choice = { ...this.choice };
-    const { started } = this;
-    const buckets = this.buckets.map((bucket) => bucket.mark());
-    return () => ({ feed, random, choice, started, buckets: buckets.map((mark) => ({ ...mark() })) });
+    return () => ({ ...buffer(), random, choice });
   }
 
   close(): Promise<void> {
-    return this.feed.close();
+    return this.buffer.feed.close();
   }
 }

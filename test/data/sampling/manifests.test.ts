@@ -5,7 +5,7 @@ import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { createSampler, type ItemSource, indexedManifest, lazyManifest, type SamplerOptions } from "../../../src/data/sampling/index.ts";
-import { scanDuration } from "../../../src/data/sampling/lazyManifest.ts";
+import { scanDuration } from "../../../src/data/sampling/scanDuration.ts";
 import { corpus, drain, type Item, throughJson } from "./corpus.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "serac-index-"));

@@ -2,159 +2,88 @@
  * lhotse Shar folders: cuts.000000.jsonl.gz beside recording.000000.tar, whose members are pairs of audio and its Recording.
  * Source: lhotse, shar/writers/shar.py and shar/readers/lazy.py.
  */
-import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, readFileSync } from "node:fs";
 import { extname, join, resolve } from "node:path";
 import { readAudio, writeAudio } from "../../../audio/index.ts";
-import { fileError, makeWritableFolder, removeQuietly, temporaryPath, writeFileAtomic } from "../../../formats/atomic.ts";
+import { fileError, writeFileAtomic } from "../../../formats/atomic.ts";
 import { dumpPython, JsonSyntaxError, type PyObject, type PyValue, parsePython, pyFloat } from "../../../formats/pythonJson.ts";
 import { readTar } from "../../../formats/tar/index.ts";
-import { TarWriter } from "../../../formats/tar/write.ts";
 import { serializeWav } from "../../../formats/wav.ts";
 import { FormatError, ManifestError } from "../../../util/errors.ts";
+import { memberName, type SharItem, writeShards } from "../../sharWriter.ts";
 import { flattenPath } from "../../tarred/convert/names.ts";
 import { readManifestLines } from "../lines.ts";
-import { ManifestWriter } from "../writer.ts";
 import { isText, type Losses, listOf, objectOf, sameValue, type Utterance } from "./common.ts";
-import { cutOfUtterance, dumpCut, type Segments, utterancesOfCut } from "./lhotse.ts";
+import { type CutOf, cutOfUtterance, type Segments, utterancesOfCut } from "./lhotse.ts";
 
 /** Encodings of the members. `original` copies files as they are, where the utterance is a whole file. */
 export const sharAudioFormats = ["wav", "flac", "mp3", "opus", "original"] as const;
 export type SharAudioFormat = (typeof sharAudioFormats)[number];
 
-const shardName = (field: string, shard: number, suffix: string): string => `${field}.${String(shard).padStart(6, "0")}.${suffix}`;
-
-/** A pair of files of one shard, put at their places together. */
-class Shard {
-  readonly cuts: ManifestWriter;
-  private readonly tar: TarWriter;
-  private readonly fd: number;
-  private readonly path: string;
-  private readonly temporary: string;
-  count = 0;
-
-  constructor(folder: string, number: number) {
-    this.cuts = new ManifestWriter(join(folder, shardName("cuts", number, "jsonl.gz")));
-    this.path = join(folder, shardName("recording", number, "tar"));
-    this.temporary = temporaryPath(this.path);
-    try {
-      this.fd = openSync(this.temporary, "w");
-    } catch (error) {
-      throw fileError(this.path, "write", error);
-    }
-    this.tar = new TarWriter(this.fd, { deterministicHeaders: true });
-  }
-
-  async add(id: string, extension: string, bytes: Uint8Array, recording: PyObject, cut: PyObject): Promise<void> {
-    try {
-      this.tar.addBytes(`${id}.${extension}`, bytes);
-      this.tar.addBytes(`${id}.json`, Buffer.from(`${dumpPython(recording)}\n`));
-    } catch (error) {
-      throw fileError(this.path, "write", error);
-    }
-    await this.cuts.writeText(dumpCut(cut));
-    this.count++;
-  }
-
-  async close(): Promise<void> {
-    this.tar.finish();
-    closeSync(this.fd);
-    renameSync(this.temporary, this.path);
-    await this.cuts.close();
-  }
-
-  abandon(): void {
-    this.cuts.abandon();
-    try {
-      closeSync(this.fd);
-    } catch {
-      // It was closed, or what led here matters more.
-    }
-    removeQuietly(this.temporary);
-  }
-}
-
 /**
  * Writes a Shar folder. Ids lose slashes and leading points, because they are names of members.
  * @throws ManifestError MANIFEST_OUTPUT_EXISTS where the folder has shards; AudioError, FormatError
  */
-export async function writeShar(
+export function writeShar(
   folder: string,
   utterances: AsyncIterable<Utterance>,
   losses: Losses,
   { shardSize = 1000, audioFormat = "flac" }: { shardSize?: number; audioFormat?: SharAudioFormat } = {},
 ): Promise<number> {
-  makeWritableFolder(folder);
-  if (readdirSync(folder).some((name) => /^cuts\.\d{6}\.jsonl/.test(name)))
-    throw new ManifestError("MANIFEST_OUTPUT_EXISTS", { at: folder, message: "the folder holds shards, among which new ones would mix", fix: "name a new folder, or remove it" });
-  const scratch = mkdtempSync(join(tmpdir(), "serac-shar-"));
   const ids = new Set<string>();
-  let shard: Shard | undefined;
-  let number = 0;
-  let count = 0;
-  try {
+  const items = async function* (scratch: string): AsyncGenerator<SharItem> {
     for await (const utterance of utterances) {
       const made = await cutOfUtterance(nameable(utterance), losses, ids);
-      if (made === undefined) continue;
-      const { cut, id, files, start, duration, rate, frames, channels } = made;
-      const whole = start === 0 && Math.abs(duration - frames / rate) < 0.5 / rate;
-      let bytes: Uint8Array;
-      let extension: string = audioFormat;
-      let samples = frames;
-      if (audioFormat === "original" && whole && files.length === 1) {
-        bytes = readFileSync(files[0] as string);
-        extension =
-          extname(files[0] as string)
-            .slice(1)
-            .toLowerCase() || "original";
-      } else {
-        if (audioFormat === "original") losses.add("parts of files, which were encoded as FLAC", utterance.at);
-        const format = audioFormat === "original" ? "flac" : audioFormat;
-        extension = format;
-        const parts = await Promise.all(files.map((file) => readAudio(file, whole ? {} : { offset: start, duration })));
-        const audio = { sampleRate: rate, channels: parts.flatMap((part) => part.channels) };
-        samples = audio.channels[0]?.length ?? 0;
-        if (format === "wav") bytes = serializeWav(audio);
-        else {
-          const temporary = join(scratch, `a.${format}`);
-          await writeAudio(temporary, audio);
-          bytes = readFileSync(temporary);
-        }
-      }
-      const recording = objectOf(cut.get("recording")) as PyObject;
-      const placeholder: PyValue[] = [
-        new Map<string, PyValue>([
-          ["type", "shar"],
-          ["channels", Array.from({ length: channels }, (_, i) => i)],
-          ["source", ""],
-        ]),
-      ];
-      const inside: PyObject = new Map(recording);
-      inside.set("sources", placeholder);
-      inside.set("num_samples", samples);
-      inside.set("duration", pyFloat(samples / rate));
-      cut.set("start", 0);
-      cut.set("duration", pyFloat(samples / rate));
-      keepDuration(cut, utterance, samples / rate);
-      for (const one of listOf(cut.get("supervisions"))) objectOf(one)?.set("duration", pyFloat(samples / rate));
-      cut.set("recording", inside);
-      shard ??= new Shard(folder, number);
-      await shard.add(id, extension, bytes, inside, cut);
-      count++;
-      if (shard.count === shardSize) {
-        await shard.close();
-        shard = undefined;
-        number++;
-      }
+      if (made !== undefined) yield await itemOf(made, utterance, { audioFormat, losses, scratch });
     }
-    await shard?.close();
-    return count;
-  } catch (error) {
-    shard?.abandon();
-    throw error;
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
+  };
+  return writeShards(folder, items, { fields: ["recording"], shardSize });
+}
+
+/** What is stored of an utterance, and its cut, which begins where the stored audio does. */
+async function itemOf(
+  { cut, id, files, start, duration, rate, frames, channels }: CutOf,
+  utterance: Utterance,
+  { audioFormat, losses, scratch }: { audioFormat: SharAudioFormat; losses: Losses; scratch: string },
+): Promise<SharItem> {
+  const whole = start === 0 && Math.abs(duration - frames / rate) < 0.5 / rate;
+  let bytes: Uint8Array;
+  let extension: string = audioFormat;
+  let samples = frames;
+  const [first = ""] = files;
+  if (audioFormat === "original" && whole && files.length === 1) {
+    bytes = readFileSync(first);
+    extension = extname(first).slice(1).toLowerCase() || "original";
+  } else {
+    if (audioFormat === "original") losses.add("parts of files, which were encoded as FLAC", utterance.at);
+    extension = audioFormat === "original" ? "flac" : audioFormat;
+    const parts = await Promise.all(files.map((file) => readAudio(file, whole ? {} : { offset: start, duration })));
+    const audio = { sampleRate: rate, channels: parts.flatMap((part) => part.channels) };
+    samples = audio.channels[0]?.length ?? 0;
+    if (extension === "wav") bytes = serializeWav(audio);
+    else {
+      const temporary = join(scratch, `a.${extension}`);
+      await writeAudio(temporary, audio);
+      bytes = readFileSync(temporary);
+    }
   }
+  const placeholder: PyValue[] = [
+    new Map<string, PyValue>([
+      ["type", "shar"],
+      ["channels", Array.from({ length: channels }, (_, i) => i)],
+      ["source", ""],
+    ]),
+  ];
+  const recording: PyObject = new Map(objectOf(cut.get("recording")) as PyObject);
+  recording.set("sources", placeholder);
+  recording.set("num_samples", samples);
+  recording.set("duration", pyFloat(samples / rate));
+  cut.set("start", 0);
+  cut.set("duration", pyFloat(samples / rate));
+  keepDuration(cut, utterance, samples / rate);
+  for (const one of listOf(cut.get("supervisions"))) objectOf(one)?.set("duration", pyFloat(samples / rate));
+  cut.set("recording", recording);
+  return { id, cut, members: { recording: { extension, bytes, manifest: recording } } };
 }
 
 /** What the manifest said stands in `custom`, where it is not what the member has. */
@@ -184,8 +113,7 @@ function nameable(utterance: Utterance): Utterance {
         ? flattenPath(audio.replace(/^[./]+/, "")).base + (offset === undefined || offset === null ? "" : `-${dumpPython(offset)}-${dumpPython(object.get("duration") ?? null)}`)
         : undefined;
   if (source === undefined) return utterance;
-  const name = source.replace(/[/\\\s]/g, "_").replace(/^\.+/, "");
-  return { ...utterance, object: new Map(object).set("id", name) };
+  return { ...utterance, object: new Map(object).set("id", memberName(source)) };
 }
 
 /** Shards of a folder, by number. @throws FormatError FILE_MISSING, or MANIFEST_SHAR_BAD where the fields have different shards */
