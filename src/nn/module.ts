@@ -28,6 +28,8 @@ export abstract class Module {
   private readonly ownParameters = new Map<string, Parameter>();
   private readonly ownModules = new Map<string, Module>();
   private readonly ownTensors = new Map<string, Tensor>();
+  /** Factor on the learning rate of the parameters in it and below; see `parameterGroups`. */
+  lrScale: number | undefined;
   /** Shared by the whole model once `train()` or `eval()` was called on its root. */
   run: RunState = { training: false, batchCount: undefined, random: undefined, generator: undefined };
 

@@ -1,11 +1,8 @@
 /** ScaledAdam: Adam whose steps are proportional to the size of each parameter, and that learns the size as well. */
-import { keep, noGrad, scope, type Tensor, zerosLike } from "../torch/index.ts";
-import { ConfigError } from "../util/errors.ts";
-import { GradientClipping, scientific } from "./clipping.ts";
-import { batchParameters, type ParameterBatch } from "./parameterBatch.ts";
-import { ParameterSizes } from "./parameterSizes.ts";
-import { canFuse, gradientSums, updateBatches } from "./scaledAdamPasses.ts";
-import { exportState, importState, type OptimizerState } from "./scaledAdamState.ts";
+import type { Tensor } from "../torch/index.ts";
+import { CheckpointError, ConfigError } from "../util/errors.ts";
+import { ScaledAdamGroup } from "./scaledAdamGroup.ts";
+import type { OptimizerState } from "./scaledAdamState.ts";
 
 /** Options of {@link ScaledAdam}, with icefall's defaults. */
 export interface ScaledAdamOptions {
@@ -50,48 +47,70 @@ const defaults: ScaledAdamSettings = {
   clippingUpdatePeriod: 100,
 };
 
+/** Parameters with a learning rate of their own. */
+export interface ParameterGroup {
+  named: Iterable<readonly [name: string, parameter: Tensor]>;
+  /** The options' unless given. */
+  lr?: number;
+}
+
+const isGroups = (given: Iterable<readonly [string, Tensor]> | readonly ParameterGroup[]): given is readonly ParameterGroup[] =>
+  Array.isArray(given) && given.length > 0 && !Array.isArray(given[0]);
+
 /**
  * ScaledAdam. Parameters of one shape are updated together: the optimiser moves their values into one tensor that they become views of,
  * so move a model to its device before making the optimiser.
- * A parameter without a gradient is updated with a gradient of 0.
+ * A parameter without a gradient is updated with a gradient of 0. Groups are clipped each by itself.
  * Source: Zipformer (arXiv 2310.11230), section 3.6; icefall zipformer/optim.py.
  */
 export class ScaledAdam {
-  /** Learning rate of the next step. */
-  lr: number;
   readonly settings: ScaledAdamSettings;
   readonly names: readonly string[];
   readonly parameters: readonly Tensor[];
-  private readonly batches: readonly ParameterBatch[];
-  private readonly sizes: ParameterSizes;
-  private readonly fused: boolean;
-  private readonly clipping: GradientClipping | undefined;
-  private readonly log: ((line: string) => void) | undefined;
-  private steps = 0;
+  private readonly groups: readonly ScaledAdamGroup[];
+  /** Learning rates of the groups over that of the first. */
+  private readonly ratios: readonly number[];
 
   /**
-   * @param named parameters with their names, in the order of the checkpoint
+   * @param given parameters with their names, in the order of the checkpoint; or groups of them
    * @throws ConfigError CONFIG_BAD_VALUE when there are no parameters, or an option is out of its range
    */
-  constructor(named: Iterable<readonly [name: string, parameter: Tensor]>, { lr = 0.03, fused = true, log, ...options }: ScaledAdamOptions = {}) {
-    const given = Object.entries(options).filter(([, value]) => value !== undefined);
-    this.settings = { ...defaults, ...Object.fromEntries(given) };
-    const list = Array.from(named);
-    check(lr, this.settings, list.length);
-    this.lr = lr;
-    this.log = log;
-    this.names = list.map(([name]) => name);
-    this.parameters = list.map(([, parameter]) => parameter);
-    this.batches = batchParameters(this.parameters);
-    this.sizes = new ParameterSizes(this.batches, this.settings);
-    this.fused = fused && canFuse(this.batches);
-    const { clippingScale, clippingUpdatePeriod: updatePeriod } = this.settings;
-    this.clipping = clippingScale === null ? undefined : new GradientClipping({ clippingScale, updatePeriod, log });
+  constructor(given: Iterable<readonly [name: string, parameter: Tensor]> | readonly ParameterGroup[], { lr = 0.03, fused = true, log, ...options }: ScaledAdamOptions = {}) {
+    const stated = Object.entries(options).filter(([, value]) => value !== undefined);
+    this.settings = { ...defaults, ...Object.fromEntries(stated) };
+    const groups = (isGroups(given) ? given : [{ named: given }]).map((group) => ({ named: Array.from(group.named), lr: group.lr ?? lr }));
+    for (const group of groups) check(group.lr, this.settings, group.named.length);
+    let first = 0;
+    this.groups = groups.map(({ named, lr }) => {
+      const group = new ScaledAdamGroup(named, first, { ...this.settings, lr, fused, log });
+      first += named.length;
+      return group;
+    });
+    const [base] = groups as [(typeof groups)[number]];
+    this.ratios = groups.map((group) => (group === base ? 1 : group.lr / base.lr));
+    this.names = groups.flatMap(({ named }) => named.map(([name]) => name));
+    this.parameters = groups.flatMap(({ named }) => named.map(([, parameter]) => parameter));
+  }
+
+  /** Learning rate of the next step, of the first group; when it is set the others keep their ratio to it. */
+  get lr(): number {
+    return (this.groups[0] as ScaledAdamGroup).lr;
+  }
+
+  set lr(value: number) {
+    this.groups.forEach((group, i) => {
+      group.lr = value * (this.ratios[i] as number);
+    });
+  }
+
+  /** Learning rates of the groups. */
+  get groupRates(): readonly number[] {
+    return this.groups.map(({ lr }) => lr);
   }
 
   /** Steps taken. */
   get stepCount(): number {
-    return this.steps;
+    return (this.groups[0] as ScaledAdamGroup).stepCount;
   }
 
   /** Forgets the gradients. */
@@ -100,88 +119,44 @@ export class ScaledAdam {
   }
 
   /**
-   * Updates the parameters by their gradients. Waits for the device once, for the norm.
-   * @throws TrainError TRAIN_GRADIENTS_NOT_FINITE when the gradients of half of the last steps were not finite; nothing is updated then
+   * Updates the parameters by their gradients. Waits for the device once a group, for the norm.
+   * @throws TrainError TRAIN_GRADIENTS_NOT_FINITE when the gradients of half of the last steps were not finite; nothing of that group is updated then
    */
   step(): void {
-    noGrad(() =>
-      scope(() => {
-        const gradients = this.batches.map((batch) => batch.gradients());
-        const sums = gradientSums(this.batches, gradients, this.fused);
-        const factor = this.clippingFactor(sums);
-        if (this.steps === 0) this.startState(sums);
-        this.update(factor === 0 ? gradients.map((list) => list.map((g) => zerosLike(g))) : gradients, sums, factor);
-        this.steps++;
-      }),
-    );
-  }
-
-  /** One factor for all gradients, 0 for those that are not finite: a gradient that is not stays so however it is scaled. */
-  private clippingFactor(sums: Tensor): number {
-    if (!this.clipping) return 1;
-    const squares = sums.select(0, 0);
-    if (this.steps === 0) return Number.isFinite(squares.sum().item()) ? 1 : 0; // the sizes are not known yet
-    const scaled = squares.mul(this.sizes.normScales().square());
-    const total = scaled.sum().item();
-    const factor = this.clipping.scale(Math.fround(Math.sqrt(total)), this.steps);
-    if (factor < 0.5 && this.log) this.log(this.describeClipped(Array.from(scaled.toArray()), total, factor));
-    return factor;
-  }
-
-  private describeClipped(squares: readonly number[], total: number, factor: number): string {
-    const order = this.batches.flatMap((batch) => batch.indices);
-    const rank = (square: number): number => (Number.isNaN(square) ? Number.POSITIVE_INFINITY : square);
-    const ranked = squares
-      .map((square, i) => ({ square, name: this.names[order[i] as number] }))
-      .sort((a, b) => (rank(a.square) === rank(b.square) ? 0 : rank(b.square) - rank(a.square)));
-    const shares = ranked.slice(0, 10).map(({ name, square }) => `${name} ${Number.isFinite(total) ? (square / total).toFixed(3) : scientific(square)}`);
-    return `Scaling gradients by ${scientific(factor)}; the largest shares of their squared norm ${scientific(total)}: ${shares.join(", ")}`;
-  }
-
-  /** @param factor on the gradients; 0 for gradients that were not finite, which are 0 by now */
-  private update(gradients: readonly (readonly Tensor[])[], sums: Tensor, factor: number): void {
-    const { betas, eps } = this.settings;
-    const growths = this.sizes.step(sums, { step: this.steps, factor, lr: this.lr }).mul(1 - betas[0]);
-    const rates = this.sizes.rates().mul((1 - betas[0]) * factor * this.lr);
-    const correction = 1 - betas[1] ** (this.steps + 1);
-    const constants = { betas, eps, correction: correction < 0.99 ? correction : 1, gradScale: factor };
-    updateBatches(this.batches, gradients, { ...constants, rates, growths, limits: this.sizes.limits }, this.fused);
-  }
-
-  private startState(sums: Tensor): void {
-    this.sizes.initialize(sums);
-    for (const batch of this.batches) batch.state = { expAvgSq: keep(zerosLike(batch.values)), delta: keep(zerosLike(batch.values)) };
+    for (const group of this.groups) group.step();
   }
 
   /**
    * The state in the layout of icefall's checkpoints: of every batch under the index of its first parameter. The tensors are the optimiser's own, not copies.
    */
   stateDict(): OptimizerState {
-    return exportState({
-      lr: this.lr,
-      settings: this.settings,
-      parameterCount: this.parameters.length,
-      steps: this.steps,
-      batches: this.batches,
-      sizes: this.sizes,
-      clipping: this.clipping,
-    });
+    const states = this.groups.map((group) => group.stateDict());
+    return { state: new Map(states.flatMap(({ state }) => [...state])), param_groups: states.flatMap(({ param_groups }) => param_groups) };
   }
 
   /**
    * Goes on from a saved state, icefall's or ours. The values are copied; the settings stay as they were given, only `lr` is taken over.
-   * @throws CheckpointError CHECKPOINT_MISMATCH when the state is of other parameters; nothing is changed then
+   * @throws CheckpointError CHECKPOINT_MISMATCH when the state is of other parameters; nothing is changed then where there is one group
    */
-  loadStateDict(state: OptimizerState): void {
-    const { lr, steps } = importState(state, { names: this.names, batches: this.batches, sizes: this.sizes, clipping: this.clipping, settings: this.settings });
-    this.steps = steps;
-    if (lr !== undefined) this.lr = lr;
+  loadStateDict({ state, param_groups: saved }: OptimizerState): void {
+    if (saved.length > 0 && saved.length !== this.groups.length)
+      throw new CheckpointError("CHECKPOINT_MISMATCH", {
+        message: `the optimiser's state has ${saved.length} groups of parameters, this one has ${this.groups.length}`,
+        fix: "give the options that the checkpoint was trained with, or leave the optimiser's state out to start it anew",
+      });
+    let first = 0;
+    this.groups.forEach((group, i) => {
+      const end = first + group.parameters.length;
+      const own = this.groups.length === 1 ? state : new Map([...state].filter(([index]) => index >= first && index < end));
+      const listed = saved[i];
+      group.loadStateDict({ state: own, param_groups: listed ? [listed] : [] });
+      first = end;
+    });
   }
 
   /** Frees the state; the parameters stay. */
   dispose(): void {
-    for (const batch of this.batches) batch.dispose();
-    this.sizes.dispose();
+    for (const group of this.groups) group.dispose();
   }
 }
 

@@ -18,6 +18,8 @@ export interface OptimizerState {
 
 interface Exported {
   lr: number;
+  /** The position of the group's first parameter in the checkpoint. */
+  first: number;
   settings: ScaledAdamSettings;
   parameterCount: number;
   steps: number;
@@ -27,7 +29,7 @@ interface Exported {
 }
 
 /** Writes the state in the checkpoint's layout. */
-export function exportState({ lr, settings: s, parameterCount, steps, batches, sizes, clipping }: Exported): OptimizerState {
+export function exportState({ lr, first: offset, settings: s, parameterCount, steps, batches, sizes, clipping }: Exported): OptimizerState {
   const state = new Map<number, StateEntry>();
   let first = 0;
   batches.forEach((batch, i) => {
@@ -35,7 +37,7 @@ export function exportState({ lr, settings: s, parameterCount, steps, batches, s
     const { expAvgSq, delta } = batch.state;
     const scale = batch.isScalar ? undefined : sizes.of(batch, first);
     first += batch.parameters.length;
-    state.set(batch.indices[0] as number, {
+    state.set(offset + (batch.indices[0] as number), {
       step: steps,
       exp_avg_sq: expAvgSq,
       ...(scale && { param_rms: scale.paramRms, scale_grads: scale.scaleGrads, scale_exp_avg_sq: scale.scaleExpAvgSq }),
@@ -54,7 +56,7 @@ export function exportState({ lr, settings: s, parameterCount, steps, batches, s
     scalar_max: s.scalarMax,
     size_update_period: s.sizeUpdatePeriod,
     clipping_update_period: s.clippingUpdatePeriod,
-    params: Array.from({ length: parameterCount }, (_, i) => i),
+    params: Array.from({ length: parameterCount }, (_, i) => offset + i),
   };
   return { state, param_groups: [group] };
 }
@@ -68,6 +70,7 @@ function exportClipping({ norms, threshold, clipped }: GradientClipping): Record
 }
 
 interface Target {
+  first: number;
   names: readonly string[];
   batches: readonly ParameterBatch[];
   sizes: ParameterSizes;
@@ -84,7 +87,6 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
   const { names, batches, clipping } = target;
   const listed = groups.flatMap((group) => (Array.isArray(group.params) ? group.params : []));
   if (groups.length > 0 && listed.length !== names.length) throw mismatch(`it is of ${listed.length} parameters, the model has ${names.length}`);
-  if (groups.length > 1) throw mismatch(`it has ${groups.length} groups of parameters, ScaledAdam has one`);
   const lr = typeof groups[0]?.lr === "number" ? groups[0].lr : undefined;
   if (state.size === 0) {
     for (const batch of batches) batch.state = undefined;
@@ -103,7 +105,7 @@ export function importState({ state, param_groups: groups }: OptimizerState, tar
     if (!batch.isScalar) scope(() => loadSizes(target.sizes.of(batch, first), scale));
     first += batch.parameters.length;
   });
-  if (clipping) scope(() => importClipping(clipping, state.get(batches[0]?.indices[0] as number) as StateEntry, target.settings));
+  if (clipping) scope(() => importClipping(clipping, state.get(target.first + (batches[0]?.indices[0] as number)) as StateEntry, target.settings));
   return { steps, lr };
 }
 
@@ -119,10 +121,10 @@ function loadSizes({ paramRms, scaleGrads, scaleExpAvgSq }: ScaleState, saved: R
   }
 }
 
-function readEntry(state: ReadonlyMap<number, StateEntry>, batch: ParameterBatch, { names, settings }: Target): { step: number; tensors: Record<string, Tensor> } {
+function readEntry(state: ReadonlyMap<number, StateEntry>, batch: ParameterBatch, { first, names, settings }: Target): { step: number; tensors: Record<string, Tensor> } {
   const index = batch.indices[0] as number;
   const at = `${names[index]} and ${batch.indices.length - 1} others of its shape`;
-  const entry = state.get(index);
+  const entry = state.get(first + index);
   if (!entry) throw mismatch(`it has nothing for ${at}`);
   if (typeof entry.step !== "number") throw mismatch(`it has no step for ${at}`);
   const full = batch.values.shape;

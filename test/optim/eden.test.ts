@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Eden } from "../../src/optim/index.ts";
+import { Eden, Eden2 } from "../../src/optim/index.ts";
 import { golden } from "../golden.ts";
 
 interface EdenGolden {
@@ -39,5 +39,20 @@ describe("Eden", () => {
   test("refuses options out of their range", () => {
     expect(() => new Eden({ lr: 1 }, { lrBatches: 0, lrEpochs: 1 })).toThrow(/lrBatches/);
     expect(() => new Eden({ lr: 1 }, { lrBatches: 1, lrEpochs: 1, warmupStart: 2 })).toThrow(/warmupStart/);
+  });
+});
+
+describe("Eden2", () => {
+  test("falls with the square root of what Eden's batches do twice, and warms up", () => {
+    const optimizer = { lr: 0.05 };
+    const eden = new Eden2(optimizer, { lrBatches: 100, warmupBatches: 10, warmupStart: 0.1 });
+    expect(optimizer.lr).toBeCloseTo(0.005, 12);
+    eden.stepBatch(5);
+    expect(optimizer.lr).toBeCloseTo(0.05 * (1 + 0.0025) ** -0.5 * 0.55, 12);
+    eden.stepBatch(300);
+    eden.stepEpoch(7); // counts, but has no part in the rate
+    expect(optimizer.lr).toBeCloseTo(0.05 * 10 ** -0.5, 12);
+    expect(eden.stateDict()).toEqual({ epoch: 7, batch: 300 });
+    expect(() => new Eden2({ lr: 1 }, { lrBatches: 0 })).toThrow(/lrBatches/);
   });
 });

@@ -130,7 +130,7 @@ export function describe(value: PtValue, length = 200): string {
     if (depth > 8) text += "...";
     else if (value === null) text += "None";
     else if (typeof value === "boolean") text += value ? "True" : "False";
-    else if (typeof value === "bigint") text += String(value);
+    else if (typeof value === "bigint") text += BigInt.asIntN(256, value) === value ? String(value) : `<integer of ${value.toString(16).length * 4} bits>`;
     else if (typeof value === "number") text += pythonFloat(value);
     else if (typeof value === "string") text += quoted(value, length - text.length);
     else if (value instanceof Uint8Array) text += `<${value.length} bytes>`;
@@ -161,5 +161,5 @@ export function describe(value: PtValue, length = 200): string {
     }
   };
   add(value, 0);
-  return text;
+  return text.length <= 2 * length ? text : `${text.slice(0, 2 * length)}...`; // names may be of any length
 }
