@@ -30,16 +30,39 @@ sf_count_t memoryRead(void* into, sf_count_t count, void* user) {
 sf_count_t memoryWrite(const void*, sf_count_t, void*) { return 0; }
 sf_count_t memoryTell(void* user) { return static_cast<Memory*>(user)->position; }
 
+uint32_t u32At(const uint8_t* at) { return static_cast<uint32_t>(at[0] | at[1] << 8 | at[2] << 16 | static_cast<uint32_t>(at[3]) << 24); }
+
 // libsndfile repairs sizes in WAV headers silently; this tells a cut file from a streaming writer's placeholder.
 bool wavIsCut(const uint8_t* head, size_t headSize, uint64_t fileSize) {
-  auto u32 = [&](size_t at) { return static_cast<uint32_t>(head[at] | head[at + 1] << 8 | head[at + 2] << 16 | static_cast<uint32_t>(head[at + 3]) << 24); };
   if (headSize < 12 || std::memcmp(head, "RIFF", 4) != 0 || std::memcmp(head + 8, "WAVE", 4) != 0) return false;
   for (uint64_t at = 12; at + 8 <= headSize;) {
-    uint32_t size = u32(at + 4);
+    uint32_t size = u32At(head + at + 4);
     if (std::memcmp(head + at, "data", 4) == 0) return size < 0x7fff0000u && at + 8 + size > fileSize;
     at += 8 + static_cast<uint64_t>(size) + size % 2;
   }
   return false;
+}
+
+// Where the data chunk of a WAV file begins whose writer could not go back to fill its size in, as of a pipe: 0 bytes by the header, samples behind it. 0 where it is none.
+// Behind the data of an honest empty file further chunks may stand, which begin with a name of printable ASCII and fit into the file.
+template <typename ReadAt>
+uint64_t streamedData(ReadAt readAt, uint64_t size) {
+  uint8_t head[12];
+  if (size < 12 || !readAt(head, 0, 12) || std::memcmp(head, "RIFF", 4) != 0 || std::memcmp(head + 8, "WAVE", 4) != 0) return 0;
+  const uint64_t riffEnd = 8 + static_cast<uint64_t>(u32At(head + 4));
+  uint64_t at = 12;
+  for (int chunks = 0; chunks < 10000 && at + 8 <= size && readAt(head, at, 8); chunks++) {
+    const uint64_t length = u32At(head + 4), start = at + 8;
+    if (std::memcmp(head, "data", 4) == 0) {
+      if (length != 0 || start >= size) return 0;
+      if (riffEnd >= 0x7fff0000u || riffEnd <= start) return start;
+      if (start + 8 > size || !readAt(head, start, 8)) return 0;
+      const bool named = std::all_of(head, head + 4, [](uint8_t c) { return c >= ' ' && c <= '~'; });
+      return named && u32At(head + 4) <= size - start - 8 ? 0 : start;
+    }
+    at = start + length + length % 2;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -84,15 +107,19 @@ SoundFile::SoundFile(const Source& source) {
   }
   cut = wavIsCut(head, headSize, size);
   if (source.inMemory) {
-    memory_.bytes = &source.bytes;
-    static SF_VIRTUAL_IO io = {memoryLength, memorySeek, memoryRead, memoryWrite, memoryTell};
-    file = sf_open_virtual(&io, SFM_READ, &info, &memory_);
+    openMemory(source.bytes);
   } else {
     file = sf_open_fd(fd_, SFM_READ, &info, 0);
   }
+  try {
+    if (file && info.frames == 0) mendStreamed(source, size);
+  } catch (...) {
+    release();
+    throw;
+  }
   if (!file) {
     std::string why = sf_strerror(nullptr);
-    if (fd_ >= 0) close(fd_);
+    release();
     throw CodedError("AUDIO_NOT_AUDIO", why);
   }
   if (info.channels < 1 || info.channels > maxChannels || info.samplerate < 1 || info.samplerate > maxRate || info.frames < 0) {
@@ -100,6 +127,38 @@ SoundFile::SoundFile(const Source& source) {
     release();
     throw CodedError("AUDIO_NOT_AUDIO", "a header that makes no sense: " + what);
   }
+}
+
+void SoundFile::openMemory(const std::vector<uint8_t>& bytes) {
+  memory_ = Memory{&bytes};
+  static SF_VIRTUAL_IO io = {memoryLength, memorySeek, memoryRead, memoryWrite, memoryTell};
+  info = SF_INFO{};
+  file = sf_open_virtual(&io, SFM_READ, &info, &memory_);
+}
+
+void SoundFile::mendStreamed(const Source& source, uint64_t size) {
+  auto readAt = [&](void* into, uint64_t at, size_t count) {
+    if (!source.inMemory) return pread(fd_, into, count, static_cast<off_t>(at)) == static_cast<ssize_t>(count);
+    if (at + count > source.bytes.size()) return false;
+    std::memcpy(into, source.bytes.data() + at, count);
+    return true;
+  };
+  const uint64_t start = streamedData(readAt, size);
+  if (start == 0 || size - start > 0xffffffffu) return;
+  if (source.inMemory) {
+    mended_ = source.bytes;
+  } else {
+    mended_.resize(size);
+    for (uint64_t at = 0; at < size;) {
+      const ssize_t got = pread(fd_, mended_.data() + at, size - at, static_cast<off_t>(at));
+      if (got <= 0) throw CodedError("AUDIO_UNREADABLE", got < 0 ? std::strerror(errno) : "the file became shorter while it was read");
+      at += static_cast<uint64_t>(got);
+    }
+  }
+  const uint64_t length = size - start;
+  for (int i = 0; i < 4; i++) mended_[start - 4 + static_cast<uint64_t>(i)] = static_cast<uint8_t>(length >> (8 * i));
+  release();
+  openMemory(mended_);
 }
 
 void SoundFile::release() {

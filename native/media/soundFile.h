@@ -41,8 +41,12 @@ class SoundFile {
 
  private:
   void release();
+  void openMemory(const std::vector<uint8_t>& bytes);
+  // Opens a WAV file that a pipe wrote again, in memory, with the size of its samples filled in. Leaves every other file as it is.
+  void mendStreamed(const Source& source, uint64_t size);
   int fd_ = -1;
   Memory memory_{};
+  std::vector<uint8_t> mended_;
 };
 
 // A format by serac's name for it; bits is 0 where samples are not written as integers. Throws AUDIO_UNWRITABLE.

@@ -79,17 +79,6 @@ export function toFrames(seconds: number, rate: number): number {
   return Math.floor(Math.round(seconds * rate * 1e8) / 1e8 + 0.5);
 }
 
-/** The header of a WAV file whose writer could not go back to fill its size in, as of a pipe: 0 bytes by the header, samples behind it. */
-async function streamedWav(source: string | Uint8Array, at: string): Promise<WavHeader | undefined> {
-  try {
-    const { header } = await wavOf(source, at);
-    return header.numFrames > 0 ? header : undefined;
-  } catch (error) {
-    if (error instanceof AudioError) return undefined; // no WAV file, or no file that has bytes: what libsndfile said of it stands
-    throw error;
-  }
-}
-
 /** Rates that recordings have, in Hz: resampling from others would take as much memory as a damaged header asks for. */
 const rates = { min: 1000, max: 768_000 };
 
@@ -138,8 +127,6 @@ export async function readAudio(source: string | Uint8Array, range: AudioRange =
   try {
     return checkRate(await addon.decode(source, offset, duration), at);
   } catch (error) {
-    // Where the header says 0 bytes, libsndfile believes it; samples may follow all the same.
-    if ((error as { code?: unknown }).code === "AUDIO_EMPTY" && (await streamedWav(source, at))) return readWavAudio(source, range, name);
     throw nativeError(error, AudioError, at, fixes);
   }
 }
@@ -157,9 +144,7 @@ export async function audioInfo(source: string | Uint8Array, name?: string): Pro
     return { sampleRate, channels: numChannels, frames: numFrames, durationSeconds: numFrames / sampleRate, format: `WAV, ${bits} bit ${encoding === "int" ? "PCM" : "float"}` };
   }
   try {
-    const info = await addon.audioInfo(source);
-    const header = info.frames === 0 ? await streamedWav(source, at) : undefined;
-    return header ? { ...info, frames: header.numFrames, durationSeconds: header.numFrames / header.sampleRate } : info;
+    return await addon.audioInfo(source);
   } catch (error) {
     throw nativeError(error, AudioError, at, fixes);
   }

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Audio, type AudioFormat, audioInfo, readAudio, readWavAudio, toMono, writeAudio } from "../../src/audio/decode.ts";
+import { transcodeAudio, transcodeAudioSync } from "../../src/audio/transcode.ts";
 import { serializeWav } from "../../src/formats/wav.ts";
 import { AudioError } from "../../src/util/errors.ts";
 
@@ -94,6 +95,13 @@ test.each([
     expect(await readWavAudio(source)).toEqual(audio);
     expect((await readAudio(source, { offset: 0.1, duration: 0.2 })).channels[0]).toEqual(audio.channels[0]?.slice(800, 2400));
     expect(await audioInfo(source)).toMatchObject({ sampleRate: 8000, channels: 1, frames: 4000, durationSeconds: 0.5 });
+    for (const codec of ["wav", "flac"] as const) {
+      const whole = await transcodeAudio(source, { codec });
+      expect(whole).toMatchObject({ sampleRate: 8000, frames: 4000 });
+      expect(await readAudio(whole.bytes)).toEqual(audio);
+      const part = transcodeAudioSync(source, { codec, offset: 0.1, duration: 0.2 });
+      expect((await readAudio(part.bytes)).channels[0]).toEqual(audio.channels[0]?.slice(800, 2400));
+    }
   }
 });
 

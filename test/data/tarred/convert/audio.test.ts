@@ -73,6 +73,28 @@ describe("audio that is encoded anew", () => {
     expect(readFileSync(join(folder, "same", "audio_0.tar")).equals(readFileSync(join(folder, "plain", "audio_0.tar")))).toBe(true);
   });
 
+  test.each([0, 0xffffffff])("WAV files of a pipe, whose size says %i, are cut and encoded to their end", async (size) => {
+    const folder = newFolder();
+    const bytes = Buffer.from(wavBytes(0.5));
+    const { channels } = await readAudio(bytes);
+    bytes.writeUInt32LE(size, 40);
+    bytes.writeUInt32LE(size === 0 ? 36 : size, 4);
+    const source = put(join(folder, "pipe.wav"), bytes);
+    const manifestPath = [put(join(folder, "m.json"), `{"audio_filepath": "${source}", "duration": 0.5, "offset": 0.0, "text": "x"}\n`)];
+    for (const [name, options] of [
+      ["flac", { forceCodec: "flac" }],
+      ["slice", { sliceWithOffset: true }],
+      ["rate", { forceSamplingRate: 16000 }],
+    ] as const) {
+      const targetDir = join(folder, name);
+      await convertToTarred({ manifestPath, targetDir, numShards: 1, maxDuration: 20, workers: 1, ...options });
+      const [data] = (await membersOf(join(targetDir, "audio_0.tar"))).values();
+      const audio = await readAudio(data as Buffer);
+      if (name === "rate") expect(audio).toMatchObject({ sampleRate: 16000, channels: [{ length: 8000 }] });
+      else expect(audio.channels).toEqual(channels);
+    }
+  });
+
   test("audio that cannot be decoded, or a part behind its end, is an error at its line and leaves no tar file", async () => {
     const folder = newFolder();
     const good = put(join(folder, "good.wav"), wavBytes(1));
