@@ -7,10 +7,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 : "${SERAC_NEMO_SCRIPT:?give the path of convert_to_tarred_audio_dataset.py}"
-venv=${SERAC_INTEROP_VENV:-build/interop-venv}
-"$venv/bin/python" -c 'import joblib, omegaconf, soundfile, tqdm, lhotse, numpy' 2>/dev/null || {
+venv=$(realpath -m "${SERAC_INTEROP_VENV:-build/interop-venv}")
+"$venv/bin/python" -c 'import joblib, omegaconf, soundfile, tqdm, numpy, scipy, tabulate, importlib.util as u; assert u.find_spec("lhotse")' 2>/dev/null || {
   python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet joblib omegaconf soundfile tqdm numpy lhotse urllib3
+  "$venv/bin/pip" install --quiet joblib omegaconf soundfile tqdm numpy scipy tabulate
+  "$venv/bin/pip" install --quiet --no-deps lhotse # one function of its is taken, without what it needs
 }
 npm run --silent build:js
 node scripts/interop/tarred-convert.mjs "$venv/bin/python" "$SERAC_NEMO_SCRIPT" "$@"
