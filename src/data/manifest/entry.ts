@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { fileError } from "../../formats/atomic.ts";
 import { ManifestError } from "../../util/errors.ts";
+import { type CanarySlots, type CanaryVersion, canaryVersionOf, isCanary, readCanary } from "./canary.ts";
 import type { ManifestSpec } from "./inputs.ts";
 import { audioKeys, featureKeys, firstKey, isSpans, rttmKeys, type TextSpan, videoKeys } from "./keys.ts";
 import { type LineError, type ManifestLine, type ManifestObject, readManifestLines } from "./lines.ts";
@@ -37,6 +38,8 @@ export interface ManifestEntry {
   id: string | undefined;
   shardId: number | undefined;
   predText: string | undefined;
+  /** The slots of Canary's prompt, normalised and with defaults; undefined where they were not asked for, or the line has none of their keys. */
+  canary: CanarySlots | undefined;
   /** Every key that is none of the above, as it is. */
   rest: ManifestObject;
   /** The whole line, as it is. */
@@ -56,6 +59,8 @@ export interface EntryOptions {
   needAudio?: boolean;
   /** True to get lines that `_skipme` leaves out. */
   keepSkipped?: boolean;
+  /** Reads the slots of Canary's prompt: of every line, or with "auto" of lines that have their keys, as v1 where `task` is among them. */
+  canary?: CanaryVersion | "auto";
 }
 
 const known = new Set<string>([
@@ -133,12 +138,20 @@ function textFrom(object: ManifestObject, at: string, manifest: string): string 
   return typeof normalized === "string" ? normalized : "";
 }
 
+function canaryOf(object: ManifestObject, at: string, version: EntryOptions["canary"]): CanarySlots | undefined {
+  if (version === undefined || (version === "auto" && !isCanary(object))) return undefined;
+  return readCanary(object, { at, version: version === "auto" ? canaryVersionOf(object) : version });
+}
+
 /**
  * Reads one line's object.
  * @param at file:line, for errors
- * @throws ManifestError MANIFEST_NO_AUDIO, MANIFEST_NO_DURATION, MANIFEST_BAD_DURATION, MANIFEST_BAD_OFFSET, MANIFEST_BAD_TEXT
+ * @throws ManifestError MANIFEST_NO_AUDIO, MANIFEST_NO_DURATION, MANIFEST_BAD_DURATION, MANIFEST_BAD_OFFSET, MANIFEST_BAD_TEXT, CANARY_BAD_SLOT
  */
-export function parseEntry({ value, line, path }: Pick<ManifestLine, "value" | "line" | "path">, { needDuration = true, needAudio = true }: EntryOptions = {}): ManifestEntry {
+export function parseEntry(
+  { value, line, path }: Pick<ManifestLine, "value" | "line" | "path">,
+  { needDuration = true, needAudio = true, canary }: EntryOptions = {},
+): ManifestEntry {
   const at = `${path}:${line}`;
   const audioFile = needAudio || firstKey(value, audioKeys) !== undefined ? audioFileOf(value, at) : undefined;
   const times = timesOf(value, at, needDuration);
@@ -174,6 +187,7 @@ export function parseEntry({ value, line, path }: Pick<ManifestLine, "value" | "
     id: typeof id === "string" || typeof id === "number" ? String(id) : undefined,
     shardId: optionalNumber(value["shard_id"]),
     predText: optionalString(value["pred_text"]),
+    canary: canaryOf(value, at, canary),
     rest,
     value,
     origin: at,

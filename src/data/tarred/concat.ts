@@ -24,7 +24,7 @@ export function* concatDraws(
   seed: number,
 ): Generator<number, never> {
   if (concatSamplingTechnique === "round-robin") for (let i = 0; ; i = (i + 1) % lengths.length) yield i;
-  const given = concatSamplingProbabilities ?? [];
+  const given = concatSamplingProbabilities ?? lengths.map(() => 1); // all alike where none is given, as in NeMo
   const total = given.reduce((a, b) => a + b, 0);
   const p = concatSamplingTechnique === "temperature" ? temperatureProbabilities(lengths, concatSamplingTemperature) : given.map((x) => x / total);
   const generator = new NumpyRandom(seed % 2 ** 32);

@@ -134,9 +134,7 @@ function check(config: NemoDatasetConfig): void {
   if (bucketingBatchSize !== undefined || bucketingWeights !== undefined) refuse("is_concat and bucketing exclude each other");
   if (!(config.concatSamplingTemperature > 0)) refuse(`concat_sampling_temperature is ${config.concatSamplingTemperature}, expected a number above 0`);
   if (!(config.concatSamplingScale > 0)) refuse(`concat_sampling_scale is ${config.concatSamplingScale}, expected a number above 0`);
-  if (config.concatSamplingTechnique === "random") {
-    const p = config.concatSamplingProbabilities;
-    if (p?.length !== buckets || !(p.reduce((a, b) => a + b, 0) > 0))
-      refuse(`concat_sampling_probabilities is ${showValue(p ?? null)}, expected ${buckets} numbers, not all 0, for concat_sampling_technique random`);
-  }
+  const p = config.concatSamplingProbabilities;
+  if (config.concatSamplingTechnique === "random" && p !== undefined && (p.length !== buckets || !(p.reduce((a, b) => a + b, 0) > 0)))
+    refuse(`concat_sampling_probabilities is ${showValue(p)}, expected ${buckets} numbers, not all 0, for concat_sampling_technique random`);
 }

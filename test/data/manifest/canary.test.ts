@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { canaryEmotions, examineCanary, readCanary, writeCanary } from "../../../src/data/manifest/index.ts";
+import { canaryEmotions, examineCanary, parseEntry, readCanary, readEntries, writeCanary } from "../../../src/data/manifest/index.ts";
+import { corpus } from "./corpus.ts";
 
 const v2 = { source_lang: "en", target_lang: "de" };
 const v1 = { ...v2, task: "ast", pnc: "yes" };
@@ -72,4 +73,37 @@ test("writeCanary writes what every release of NeMo reads as it is meant, and re
   expect(writeCanary(first, { version: "v1" })).toEqual({ source_lang: "en", target_lang: "de", task: "ast", pnc: "no" });
   expect(readCanary(writeCanary(first, { version: "v1" }), { version: "v1" })).toEqual(first);
   expect(writeCanary(readCanary({ ...v2, target_lang: "en" }), { version: "v1" })["task"]).toBe("asr");
+});
+
+describe("the reader of manifests", () => {
+  const { manifest } = corpus();
+  const audio = { audio_filepath: "a.wav", duration: 1, text: "x" };
+
+  test("yields the slots normalised and with their defaults, of the version that a line was written for", async () => {
+    const path = manifest("canary.jsonl", [
+      { ...audio, ...v2, pnc: "Yes", emotion: "happy", itn: true },
+      { ...audio, ...v2 },
+      { ...audio, ...v1, pnc: false },
+      { ...audio, lang: "en" },
+    ]);
+    const slots: unknown[] = [];
+    for await (const { canary } of readEntries(path, { canary: "auto" })) slots.push(canary);
+    const plain = { sourceLang: "en", targetLang: "de", pnc: true, itn: false, timestamp: false, diarize: false, decodercontext: "", emotion: "undefined" };
+    expect(slots).toEqual([{ ...plain, itn: true, emotion: "happy" }, plain, { ...plain, task: "ast", pnc: false }, undefined]);
+    for await (const { canary } of readEntries(path)) expect(canary).toBeUndefined();
+  });
+
+  test("names what is missing or unknown at its line, or leaves the line out", async () => {
+    const path = manifest("bad.jsonl", [
+      { ...audio, source_lang: "en" },
+      { ...audio, ...v2, itn: "perhaps" },
+      { ...audio, ...v2 },
+    ]);
+    await expect(readEntries(path, { canary: "v2" }).next()).rejects.toMatchObject({ code: "CANARY_BAD_SLOT", at: `${path}:1` });
+    const errors: (string | undefined)[] = [];
+    let read = 0;
+    for await (const _ of readEntries(path, { canary: "v2", onError: ({ at }) => errors.push(at) })) read++;
+    expect([read, ...errors]).toEqual([1, `${path}:1`, `${path}:2`]);
+    expect(() => parseEntry({ value: { ...audio }, line: 1, path }, { canary: "v1" })).toThrow('no "source_lang"');
+  });
 });

@@ -203,6 +203,12 @@ describe("concatenation and semi-sorted batches", () => {
         .flat()
         .every((text) => text.startsWith("b1")),
     ).toBe(true);
+    const alike = await batchesOf({ ...config, concat_sampling_technique: "random", concat_sampling_seed: 3, concat_sampling_scale: 20 });
+    const ofFirst = textsOf(alike)
+      .flat()
+      .filter((text) => text.startsWith("b0")).length;
+    expect(ofFirst).toBeGreaterThan(40); // of 120, where no probabilities are given
+    expect(ofFirst).toBeLessThan(80);
     expect(await batchesOf({ ...config, concat_sampling_technique: "temperature", concat_sampling_scale: 2 })).toHaveLength(6);
     await expect(batchesOf({ ...config, concat_sampling_technique: "random", concat_sampling_probabilities: [1] })).rejects.toThrow(/expected 2 numbers/);
     const ranks = await Promise.all([0, 1].map((rank) => batchesOf({ ...config, tarred_shard_strategy: "even" }, { worldSize: 2, rank })));

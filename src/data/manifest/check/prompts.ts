@@ -1,12 +1,12 @@
 /** Checks the keys of Canary's prompts: what is missing, what no prompt has, and what NeMo would take for something else. */
-import { type CanaryVersion, examineCanary, isCanary, writeCanary } from "../canary.ts";
+import { type CanaryVersion, canaryVersionOf, examineCanary, isCanary, writeCanary } from "../canary.ts";
 import { type CheckedLine, withoutCode } from "./line.ts";
 
 /** @param canary "auto" looks at lines that have Canary's keys, and takes those with `task` for v1 */
 export function checkCanary(line: CheckedLine, canary: CanaryVersion | "auto" | "none"): void {
   const { value, at } = line;
   if (canary === "none" || (canary === "auto" && !isCanary(value))) return;
-  const version = canary !== "auto" ? canary : (value["task"] ?? value["taskname"]) === undefined ? "v2" : "v1";
+  const version = canary === "auto" ? canaryVersionOf(value) : canary;
   const { slots, errors, warnings } = examineCanary(value, { version, at });
   for (const error of errors) line.found(/^no "/.test(withoutCode(error)) ? "canaryMissing" : "canaryValue", withoutCode(error));
   for (const warning of warnings) line.found("canaryTask", withoutCode(warning));
