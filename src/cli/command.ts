@@ -30,6 +30,8 @@ export interface CommandSpec<S extends Schema, P extends Positionals> {
   examples: readonly string[];
   positional?: P;
   options: S;
+  /** True where options may also be written as NAME=VALUE, as Hydra's users write them; only for commands without positional arguments. */
+  overrides?: boolean;
   /** @returns the exit code; nothing means 0 */
   run(values: CommandValues<S, P>, out: Output): Promise<number | void> | number | void;
 }
@@ -89,15 +91,16 @@ function build<S extends Schema, P extends Positionals>(spec: CommandSpec<S, P>,
 
 /**
  * Brings flags to one spelling before they are parsed: underscores to dashes, and the truth value of a boolean behind an equals sign,
- * because `--flag 1` takes a value and `--flag file` does not.
+ * because `--flag 1` takes a value and `--flag file` does not. With `overrides`, what is written as NAME=VALUE becomes a flag.
  */
-function normalize(args: readonly string[], schema: Schema): string[] {
+function normalize(args: readonly string[], schema: Schema, overrides: boolean): string[] {
   const byName = new Map(Object.entries(schema).map(([name, one]) => [canonicalName(name), { flag: flagOf(name), boolean: one.kind === "boolean" }]));
   const byShort = new Map<string, { flag: string; boolean: boolean }>();
   for (const [name, one] of Object.entries(schema)) if (one.short) byShort.set(`-${one.short}`, { flag: flagOf(name), boolean: one.kind === "boolean" });
   const result: string[] = [];
   for (let i = 0; i < args.length; i++) {
-    const arg = args[i] as string;
+    const [, name, value] = (overrides && /^(\w+)=(.*)$/s.exec(args[i] as string)) || [];
+    const arg = name === undefined ? (args[i] as string) : `--${name}=${(value as string).replace(/^(["'])(.*)\1$/s, "$2")}`;
     if (arg === "--") return [...result, ...args.slice(i)];
     if (!arg.startsWith("-")) {
       result.push(arg);
@@ -147,7 +150,7 @@ export function command<const S extends Schema, const P extends Positionals = Re
     parse(args) {
       const commander = build(spec, schema);
       try {
-        commander.parse(normalize(args, schema), { from: "user" });
+        commander.parse(normalize(args, schema, spec.overrides === true), { from: "user" });
       } catch (error) {
         if (!(error instanceof CommanderError)) throw error;
         if (error.code === "commander.helpDisplayed") return { help: true, json: false, values: {}, run: async () => 0 };

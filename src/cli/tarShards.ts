@@ -5,9 +5,13 @@ import { command } from "./command.ts";
 export const tarShards = command({
   name: "tar shards",
   summary: "Tar some shards of a dataset whose manifests were made with --only_manifests",
-  description: "Several jobs may tar different shards of one dataset at the same time. What is there already and whole is left as it is.",
+  description: [
+    "Several jobs may tar different shards of one dataset at the same time. What is there already and whole is left as it is.",
+    "Options may be written as those of NeMo's script: shards_to_tar=0:16.",
+  ].join("\n"),
   examples: [
     "serac tar shards --tarred_manifest_filepath tarred/tarred_audio_manifest.json --shards_to_tar 0:16",
+    "serac tar shards tarred_manifest_filepath=tarred/tarred_audio_manifest.json shards_to_tar=0:16 num_workers=2",
     "serac tar shards --tarred_manifest_filepath tarred/tarred_audio_manifest.json --shards_to_tar 3,7 --output_dir /data/tars",
   ],
   options: {
@@ -19,6 +23,7 @@ export const tarShards = command({
     deterministicHeaders: boolean({ default: false, help: "store no times, owners and modes of files" }),
     overwrite: boolean({ default: false, help: "replace tar files that are there" }),
   },
+  overrides: true,
   async run(options, out) {
     const { tarShards } = await import("../data/tarred/convert/partial.ts");
     let progress: ReturnType<typeof out.progress> | undefined;

@@ -66,6 +66,24 @@ history: []
 `);
   });
 
+  test("shards takes the settings of NeMo's script as Hydra writes them", async () => {
+    const folder = newFolder();
+    const manifest = corpus(folder, 8);
+    const flags = [`--manifest_path=${manifest}`, "--num_shards=4", "--max_duration=20", "--keep_files_together", "--workers=1"];
+    const made = await run("tar", ...flags, `--target_dir=${folder}/t`, "--only_manifests");
+    expect(made.code).toBe(0);
+    expect(made.err).toContain("--keep_files_together has no effect without --shuffle"); // as in NeMo's script, which does not say so
+    const settings = [`tarred_manifest_filepath=${folder}/t/tarred_audio_manifest.json`, `output_dir=${folder}/out`, "num_workers=1"];
+    expect(await run("tar", "shards", ...settings, "shards_to_tar=1:3")).toMatchObject({ code: 0, out: "2 shards with 4 utterances\n" });
+    expect(await run("tar", "shards", ...settings, 'shards_to_tar="all"', `dataset_metadata_filepath=${folder}/t/metadata.yaml`)).toMatchObject({
+      code: 0,
+      out: "2 shards with 4 utterances; 2 were there already\n",
+    });
+    expect((await run("tar", "shards", ...settings, "shards=1")).err).toMatch(/unknown option --shards.*shards-to-tar/s);
+    await run("tar", ...flags, `--target_dir=${folder}/whole`);
+    for (const shard of [0, 3]) expect(readFileSync(`${folder}/out/audio_${shard}.tar`).equals(readFileSync(`${folder}/whole/audio_${shard}.tar`))).toBe(true);
+  });
+
   test("what is missing or makes no sense is said before anything is read", async () => {
     const attempt = async (...args: string[]) => {
       const { code, err } = await run("tar", ...args);

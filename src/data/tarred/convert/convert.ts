@@ -46,6 +46,7 @@ function haveMuch(manifests: readonly string[]): boolean {
  */
 export async function convertToTarred(input: ConvertInput, listener: ConvertListener = {}): Promise<ConvertReport[]> {
   const given = readOptions(input);
+  if (given.keepFilesTogether && !given.shuffle) listener.say?.("--keep_files_together has no effect without --shuffle.");
   const base = given.concatManifestPaths === undefined ? undefined : await readBase(given, listener);
   const options = base ? inherit(given, base) : given;
   const paths = (options.concatManifestPaths ?? options.manifestPath) as readonly string[];

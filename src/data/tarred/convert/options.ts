@@ -52,7 +52,6 @@ export function readOptions(input: ConvertInput): ConvertOptions {
   if (options.minDuration !== undefined && options.minDuration >= options.maxDuration)
     throw bad(`--min_duration ${options.minDuration} is not below --max_duration ${options.maxDuration}: nothing could pass`);
   if (options.workers === 0) throw bad("--workers is 0, expected -1 or a number of threads");
-  if (options.keepFilesTogether && !options.shuffle) throw bad("--keep_files_together only changes how is shuffled: it needs --shuffle");
   if (options.targetDir.includes("://"))
     throw bad(`--target_dir ${options.targetDir} is a store, which cannot be written to; write to a folder and copy it, for example with: ais put`);
   if (options.writeMetadata) return options;
