@@ -61,6 +61,12 @@ export class Balancer extends Module {
     this.prob = prob;
   }
 
+  /** The ranges as they are now. */
+  limits(): { minPositive: number; maxPositive: number; minAbs: number; maxAbs: number } {
+    const now = (schedule: Schedule): number => scheduled(schedule, this.run);
+    return { minPositive: now(this.minPositive), maxPositive: now(this.maxPositive), minAbs: now(this.minAbs), maxAbs: now(this.maxAbs) };
+  }
+
   /** Draws whether to be applied this time; never outside of training. */
   decide(): boolean {
     return this.training && this.random.uniform() < scheduled(this.prob, this.run);
