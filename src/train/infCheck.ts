@@ -3,7 +3,7 @@ import type { Module } from "../nn/index.ts";
 import { noGrad, scope, type Tensor } from "../torch/index.ts";
 import { OutputWatch } from "./outputWatch.ts";
 
-const isFinite = (tensor: Tensor): boolean => noGrad(() => scope(() => Number.isFinite(tensor.detach().to({ dtype: "float32" }).sum().item())));
+const hasFiniteSum = (tensor: Tensor): boolean => noGrad(() => scope(() => Number.isFinite(tensor.detach().to({ dtype: "float32" }).sum().item())));
 
 /** Checks every output, its gradient and every parameter's gradient; speaks of those that are not finite, and changes nothing. */
 export class InfCheck {
@@ -18,7 +18,7 @@ export class InfCheck {
   }
 
   private check(what: string, tensor: Tensor): void {
-    if (!isFinite(tensor)) this.say(`The sum of ${what} is not finite`);
+    if (!hasFiniteSum(tensor)) this.say(`The sum of ${what} is not finite`);
   }
 
   /** To be called after every backward pass, before the gradients are forgotten. */
