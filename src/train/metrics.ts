@@ -1,4 +1,5 @@
 /** Sums of losses over frames, and how they fade. Source: icefall utils.py, MetricsTracker. */
+import { general } from "../util/printf.ts";
 
 /** Names of losses and their sums; `frames` counts what they are divided by. */
 export type LossSums = Record<string, number> & { frames: number };
@@ -26,8 +27,8 @@ export function sumLosses(a: LossSums, b: LossSums): LossSums {
   return sum;
 }
 
-/** "loss=0.2135, ctc_loss=0.1013, over 12345 frames" */
+/** icefall's "loss=0.2135, ctc_loss=0.1013, over 12345.00 frames. " */
 export function showLosses(sums: LossSums): string {
-  const losses = Object.entries(perFrame(sums)).map(([name, value]) => `${name}=${Number(value.toPrecision(4))}`);
-  return `${losses.join(", ")}, over ${Math.round(sums.frames)} frames`;
+  const losses = Object.entries(perFrame(sums)).map(([name, value]) => `${name}=${general(value, 4)}`);
+  return `${losses.join(", ")}, over ${sums.frames.toFixed(2)} frames. `;
 }

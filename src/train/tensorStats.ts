@@ -1,5 +1,6 @@
 /** Statistics of a tensor's elements along each of its axes, over any number of tensors. Source: icefall/diagnostics.py, TensorDiagnostic. */
 import { callOperator, fromTypedArray, noGrad, scope, type Tensor } from "../torch/index.ts";
+import { general } from "../util/printf.ts";
 
 /** Kinds of statistics, in the order that they are printed. */
 const kinds = ["abs", "max", "min", "positive", "value", "rms", "rms-sort", "eigs"] as const;
@@ -13,27 +14,6 @@ interface Sum {
 
 /** Axes of at most so many elements are printed whole; icefall also prints 31 (a kernel) whole. */
 const isSummarized = (size: number): boolean => size > 10 && size !== 31;
-
-/** C's %.2g and the like, as Python prints it. */
-export function general(value: number, digits: number): string {
-  if (Number.isNaN(value)) return "nan";
-  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
-  if (value === 0) return Object.is(value, -0) ? "-0" : "0";
-  const [mantissa, exponent] = rounded(value, digits)
-    .toExponential(digits - 1)
-    .split("e") as [string, string];
-  const power = Number(exponent);
-  const trim = (text: string): string => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
-  if (power < -4 || power >= digits) return `${trim(mantissa)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
-  return trim(rounded(value, digits).toFixed(Math.max(0, digits - 1 - power)));
-}
-
-/** JavaScript rounds a tie away from zero, C to the even digit: so a tie is moved off its middle. */
-function rounded(value: number, digits: number): number {
-  const exact = value.toExponential(100).replace(/^-?(\d)\.(\d+)e.*$/, "$1$2");
-  const isTie = /^50*$/.test(exact.slice(digits));
-  return isTie && Number(exact[digits - 1]) % 2 === 0 ? value * (1 - 2 ** -50) : value;
-}
 
 /** One kind of statistic of one axis. @param x (...), float64 */
 function statOf(kind: Exclude<Kind, "stddev">, x: Tensor, axis: number): Tensor {

@@ -1,0 +1,85 @@
+/** What a run leaves to be read: icefall's log file, metrics.jsonl, TensorBoard's event file. */
+import { appendFileSync, closeSync, mkdirSync, openSync, writeSync } from "node:fs";
+import { join } from "node:path";
+import { EventFile } from "../formats/index.ts";
+
+export interface RunLogOptions {
+  /** Write an event file to EXP-DIR/tensorboard. */
+  tensorboard: boolean;
+  /** Where lines go besides the file. */
+  say: (line: string) => void;
+  now?: () => Date;
+}
+
+const two = (value: number): string => String(value).padStart(2, "0");
+const day = (date: Date): string => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+const clock = (date: Date): [string, string, string] => [two(date.getHours()), two(date.getMinutes()), two(date.getSeconds())];
+
+/** Python's logging form, "2026-11-30 19:06:00,123 INFO [train] ...", so that scripts that read icefall's logs read these. */
+export const logLine = (date: Date, level: "INFO" | "WARNING", line: string): string =>
+  `${day(date)} ${clock(date).join(":")},${String(date.getMilliseconds()).padStart(3, "0")} ${level} [train] ${line}\n`;
+
+/** The logs of one run. */
+export class RunLog {
+  readonly path: string;
+  private readonly expDir: string;
+  private readonly options: RunLogOptions;
+  private fd: number | undefined;
+  private readonly events: EventFile | undefined;
+
+  /** @throws what the system says where the folder cannot be written to */
+  constructor(expDir: string, options: RunLogOptions) {
+    this.expDir = expDir;
+    this.options = options;
+    const start = this.now();
+    mkdirSync(join(expDir, "log"), { recursive: true });
+    this.path = join(expDir, "log", `log-train-${day(start)}-${clock(start).join("-")}`);
+    this.fd = openSync(this.path, "a");
+    this.events = options.tensorboard ? new EventFile(join(expDir, "tensorboard")) : undefined;
+  }
+
+  private now(): Date {
+    return this.options.now?.() ?? new Date();
+  }
+
+  /** A line for people. */
+  say(line: string, level: "INFO" | "WARNING" = "INFO"): void {
+    this.options.say(line);
+    this.note(line, level);
+  }
+
+  /** A line for the file alone. */
+  note(line: string, level: "INFO" | "WARNING" = "INFO"): void {
+    if (this.fd === undefined) return;
+    try {
+      writeSync(this.fd, logLine(this.now(), level, line));
+    } catch {
+      // A full disk must not end training: what is lost is a line that was shown.
+    }
+  }
+
+  /** Numbers for machines: a line of metrics.jsonl. */
+  metrics(values: Record<string, unknown>): void {
+    try {
+      appendFileSync(join(this.expDir, "metrics.jsonl"), `${JSON.stringify(values)}\n`);
+    } catch (error) {
+      this.options.say(`metrics.jsonl cannot be written: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  /** Scalars for TensorBoard. @param prefix of icefall's tags: "train/current_" */
+  scalars(values: Readonly<Record<string, number>>, step: number, prefix = ""): void {
+    if (!this.events) return;
+    try {
+      this.events.add(Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}${name}`, value])), step);
+    } catch (error) {
+      this.options.say(`the event file cannot be written: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  close(): void {
+    if (this.fd !== undefined) closeSync(this.fd);
+    this.fd = undefined;
+    this.events?.close();
+  }
+}
