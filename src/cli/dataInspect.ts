@@ -1,8 +1,11 @@
 /** `serac data inspect`: what a config will read, before training. */
+
+import type { ConfigNode, Inspection } from "../data/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { boolean, integer, path, string } from "../util/options.ts";
 import { command } from "./command.ts";
 import { showHours } from "./manifestOptions.ts";
+import type { Output } from "./output.ts";
 
 const sections = ["", "train_ds", "training_ds", "model.train_ds", "data.train_ds", "model.training_ds"];
 
@@ -21,10 +24,10 @@ export const dataInspect = command({
     skipBadLines: boolean({ default: false, help: "count lines that cannot be used, instead of stopping at the first" }),
   },
   async run({ config: file, overrides = [], section, worldSize, maxBatches, bpeModel, skipBadLines }, out) {
-    const { inspectSources, nodeAt, openSources, overrideConfig, readConfig } = await import("../data/index.ts");
+    const { configBlocks, inspectSources, isMultiConfig, nodeAt, openSources, overrideConfig, readConfig } = await import("../data/index.ts");
     const read = readConfig(file);
     const top = Array.isArray(read.value) ? { ...read, value: new Map([["input_cfg", { ...read, path: "input_cfg" }]]) } : read;
-    const known = ["input_cfg", "manifest_filepath", "cuts_path", "shar_path"];
+    const known = ["input_cfg", "manifest_filepath", "cuts_path", "shar_path", "multi_config"];
     const isBlock = (path: string): boolean => known.some((key) => nodeAt(top, path === "" ? key : `${path}.${key}`) !== undefined);
     const found = section ?? sections.find(isBlock);
     if (found === undefined)
@@ -43,57 +46,75 @@ export const dataInspect = command({
     const block = nodeAt(root, found);
     if (!block) throw new ConfigError("CONFIG_BAD_VALUE", { at: file, message: `there is no block ${found}` });
     const warnings: string[] = [];
-    const progress = out.progress(undefined, "lines", "reading");
+    const onWarning = (line: string): void => {
+      warnings.push(line);
+      out.say(line);
+    };
     let countTokens: ((text: string) => number) | undefined;
+    let tokensKey: string | undefined;
     if (bpeModel !== undefined) {
+      const { readFileSync } = await import("node:fs");
+      const { createHash } = await import("node:crypto");
       const { SentencePiece } = await import("../text/index.ts");
-      const model = SentencePiece.load(bpeModel);
+      const bytes = readFileSync(bpeModel);
+      const model = SentencePiece.fromBytes(bytes, bpeModel);
       countTokens = (text) => model.encode(text).length;
+      tokensKey = `bpe-${createHash("sha256").update(bytes).digest("hex").slice(0, 12)}`;
     }
-    const opened = await openSources(block, {
-      countTokens,
-      onBad: skipBadLines ? "skip" : "throw",
-      onWarning: (line) => {
-        warnings.push(line);
-        out.say(line);
-      },
-      onProgress: (lines) => progress.update(lines),
-    });
-    progress.finish();
-    const { batchSize, batchDuration, bucketBatchSize } = opened.config;
-    const makesBatches = batchSize !== undefined || batchDuration !== undefined || bucketBatchSize !== undefined || nodeAt(block, "max_duration") !== undefined;
-    const inspection = await inspectSources(opened, { worldSize, maxBatches }, makesBatches);
-    if (out.json) {
-      out.print(JSON.stringify({ ...inspection, warnings }));
+    const inspect = async (one: ConfigNode): Promise<Inspection> => {
+      const progress = out.progress(undefined, "lines", "reading");
+      const opened = await openSources(one, { countTokens, tokensKey, onBad: skipBadLines ? "skip" : "throw", onWarning, onProgress: (lines) => progress.update(lines) });
+      progress.finish();
+      const { batchSize, batchDuration, bucketBatchSize } = opened.config;
+      const makesBatches = batchSize !== undefined || batchDuration !== undefined || bucketBatchSize !== undefined || nodeAt(one, "max_duration") !== undefined;
+      return inspectSources(opened, { worldSize, maxBatches }, makesBatches);
+    };
+    if (isMultiConfig(block)) {
+      const { fusion, weights, blocks } = configBlocks(block, onWarning);
+      const all: { name: string; inspection: Inspection }[] = [];
+      for (const { name, node } of blocks) all.push({ name, inspection: await inspect(node) });
+      if (out.json) out.print(JSON.stringify({ fusion, weights, blocks: Object.fromEntries(all.map(({ name, inspection }) => [name, inspection])), warnings }));
+      else
+        for (const { name, inspection } of all) {
+          out.print(`${name}${weights ? `, ${weights[name]} of the batches' weights` : ""} (${fusion})`);
+          print(inspection, out);
+        }
       return;
     }
-    const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
-    for (const { name, kind, at, utterances, hours, share, shareOfHours, passes, leftOut } of inspection.sources) {
-      out.print(`${name}  (${kind}, ${at})`);
-      out.print(`  ${utterances} utterances, ${showHours(hours * 3600)}`);
-      if (inspection.infinite)
-        out.print(
-          `  share: ${percent(share)} of the utterances, ${percent(shareOfHours)} of the hours; each comes ${passes.toFixed(2)} times while ${inspection.utterances} are drawn`,
-        );
-      for (const { reason, count, example } of leftOut) out.print(`  left out: ${count} ${reason} (first: ${example})`);
+    const inspection = await inspect(block);
+    if (out.json) out.print(JSON.stringify({ ...inspection, warnings }));
+    else {
+      print(inspection, out);
+      if (!inspection.batches) out.next(`serac data inspect ${file} ${found === "" ? "" : `${found}.`}batch_duration=600 ${found === "" ? "" : `${found}.`}use_bucketing=true`);
     }
-    out.print(
-      `${inspection.sources.length} source${inspection.sources.length === 1 ? "" : "s"}: ${inspection.utterances} utterances, ${showHours(inspection.hours * 3600)}${inspection.infinite ? ", without end: sources begin again" : ""}`,
-    );
-    const { batches } = inspection;
-    if (!batches) {
-      out.next(`serac data inspect ${file} ${found === "" ? "" : `${found}.`}batch_duration=600 ${found === "" ? "" : `${found}.`}use_bucketing=true`);
-      return;
-    }
-    if (batches.bins) out.print(`${batches.buckets} buckets, bins: ${batches.bins.map((bin) => (typeof bin === "number" ? bin.toFixed(2) : `[${bin.join(", ")}]`)).join(", ")}`);
-    out.print(
-      `${batches.complete ? "an epoch has" : "looked at"} ${batches.steps} steps on each of ${batches.worldSize} rank${batches.worldSize === 1 ? "" : "s"}, ${batches.utterances} utterances`,
-    );
-    if (batches.repeated > 0) out.print(`${batches.repeated} utterances come twice, so that all ranks have as many steps`);
-    out.print(
-      `a batch has ${batches.utterancesPerBatch.least} to ${batches.utterancesPerBatch.most} utterances (${batches.utterancesPerBatch.mean.toFixed(1)} on average), ${batches.secondsPerBatch.mean.toFixed(1)} s with padding (at most ${batches.secondsPerBatch.most.toFixed(1)})`,
-    );
-    out.print(`padding: ${percent(batches.paddingRatio)}`);
-    for (const { reason, count, example } of batches.leftOut) out.print(`left out: ${count} ${reason} (first: ${example})`);
   },
 });
+
+/** The lines of an inspection. */
+function print(inspection: Inspection, out: Output): void {
+  const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
+  for (const { name, kind, at, utterances, hours, share, shareOfHours, passes, leftOut } of inspection.sources) {
+    out.print(`${name}  (${kind}, ${at})`);
+    out.print(`  ${utterances} utterances, ${showHours(hours * 3600)}`);
+    if (inspection.infinite)
+      out.print(
+        `  share: ${percent(share)} of the utterances, ${percent(shareOfHours)} of the hours; each comes ${passes.toFixed(2)} times while ${inspection.utterances} are drawn`,
+      );
+    for (const { reason, count, example } of leftOut) out.print(`  left out: ${count} ${reason} (first: ${example})`);
+  }
+  out.print(
+    `${inspection.sources.length} source${inspection.sources.length === 1 ? "" : "s"}: ${inspection.utterances} utterances, ${showHours(inspection.hours * 3600)}${inspection.infinite ? ", without end: sources begin again" : ""}`,
+  );
+  const { batches } = inspection;
+  if (!batches) return;
+  if (batches.bins) out.print(`${batches.buckets} buckets, bins: ${batches.bins.map((bin) => (typeof bin === "number" ? bin.toFixed(2) : `[${bin.join(", ")}]`)).join(", ")}`);
+  out.print(
+    `${batches.complete ? "an epoch has" : "looked at"} ${batches.steps} steps on each of ${batches.worldSize} rank${batches.worldSize === 1 ? "" : "s"}, ${batches.utterances} utterances`,
+  );
+  if (batches.repeated > 0) out.print(`${batches.repeated} utterances come twice, so that all ranks have as many steps`);
+  out.print(
+    `a batch has ${batches.utterancesPerBatch.least} to ${batches.utterancesPerBatch.most} utterances (${batches.utterancesPerBatch.mean.toFixed(1)} on average), ${batches.secondsPerBatch.mean.toFixed(1)} s with padding (at most ${batches.secondsPerBatch.most.toFixed(1)})`,
+  );
+  out.print(`padding: ${percent(batches.paddingRatio)}`);
+  for (const { reason, count, example } of batches.leftOut) out.print(`left out: ${count} ${reason} (first: ${example})`);
+}

@@ -92,3 +92,16 @@ test("errors name file and line, and what to do", async () => {
   writeFileSync(at("limit.yaml"), `manifest_filepath: ${at("one.jsonl")}\nmax_duration: 20\n`);
   expect((await run("data", "inspect", at("limit.yaml"))).stderr).toMatch(/limit\.yaml:2: .*max_duration is the longest utterance/);
 });
+
+test("several configs in one block are told one by one", async () => {
+  writeFileSync(
+    at("multi.yaml"),
+    `train_ds:\n  multi_config: true\n  seed: 1\n  shard_seed: 1\n  shuffle: true\n  sampler_fusion: zip\n  a: {manifest_filepath: ${at("one.jsonl")}, batch_size: 2}\n  b: {manifest_filepath: ${at("two.jsonl")}, batch_size: 1}\n`,
+  );
+  const { code, stdout } = await run("data", "inspect", at("multi.yaml"), "--json");
+  expect(code).toBe(0);
+  const told = JSON.parse(stdout) as { fusion: string; blocks: Record<string, { utterances: number; batches: { steps: number } }> };
+  expect(told).toMatchObject({ fusion: "zip", blocks: { a: { utterances: 9, batches: { steps: 5 } }, b: { utterances: 2, batches: { steps: 2 } } } });
+  const text = await run("data", "inspect", at("multi.yaml"));
+  expect(text.stdout).toMatch(/^a \(zip\)\n[\s\S]*\nb \(zip\)\n/);
+});

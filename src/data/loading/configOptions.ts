@@ -1,4 +1,6 @@
 /** The augmentation that a config names, as options of a loader, in NeMo's order: noise, truncation, padding, concatenation, reverberation. */
+import { ConfigError } from "../../util/errors.ts";
+import type { OpenedBlocks } from "../sources/blocks.ts";
 import type { LhotseDataLoadingConfig } from "../sources/lhotseConfig.ts";
 import type { LoaderOptions } from "./loader.ts";
 import { openNoise } from "./noise.ts";
@@ -23,4 +25,35 @@ export async function loaderOptionsOf(config: LhotseDataLoadingConfig): Promise<
     );
   if (config.rirEnabled) cutTransforms.push(reverbTransform(config.rirPath === undefined ? undefined : await openNoise(config.rirPath), { p: config.rirProb }));
   return { sampleRate: config.sampleRate, workers: config.numWorkers, seed: typeof config.seed === "number" ? config.seed : 0, cutTransforms };
+}
+
+/** A transform for the cuts of one config among several. */
+const ofBlock = (block: string, transform: CutTransform): CutTransform => ({
+  name: `${block}: ${transform.name}`,
+  apply: (cuts, context) => [
+    ...cuts.filter((cut) => cut.block !== block),
+    ...transform.apply(
+      cuts.filter((cut) => cut.block === block),
+      context,
+    ),
+  ],
+});
+
+/**
+ * The same for several configs (multi_config), each of which augments its own cuts.
+ * @throws ConfigError CONFIG_BAD_VALUE where their sampling rates differ; as `loaderOptionsOf`
+ */
+export async function blocksLoaderOptionsOf({ blocks }: OpenedBlocks): Promise<Awaited<ReturnType<typeof loaderOptionsOf>>> {
+  const options = [];
+  for (const { name, opened } of blocks) options.push({ name, at: opened.places.get("sample_rate")?.at, ...(await loaderOptionsOf(opened.config)) });
+  const [first, ...others] = options as [(typeof options)[number], ...typeof options];
+  const other = others.find(({ sampleRate }) => sampleRate !== first.sampleRate);
+  if (other)
+    throw new ConfigError("CONFIG_BAD_VALUE", {
+      at: other.at ?? first.at ?? other.name,
+      message: `sample_rate is ${other.sampleRate} for ${other.name} and ${first.sampleRate} for ${first.name}, and a batch has one`,
+      fix: "give the same to all",
+    });
+  const { sampleRate, workers, seed } = first;
+  return { sampleRate, workers, seed, cutTransforms: options.flatMap(({ name, cutTransforms = [] }) => cutTransforms.map((transform) => ofBlock(name, transform))) };
 }

@@ -1,6 +1,6 @@
 /** Loading: from sampled cuts to batches of augmented features, prepared ahead by threads. Works without libtorch. */
 export type { SpeechBatch, Supervisions } from "./batch.ts";
-export { loaderOptionsOf } from "./configOptions.ts";
+export { blocksLoaderOptionsOf, loaderOptionsOf } from "./configOptions.ts";
 export { type BadUtterancePolicy, LoadedEpoch, Loader, type LoaderOptions, type LoaderState } from "./loader.ts";
 export { type NoiseSpec, openNoise } from "./noise.ts";
 export {

@@ -7,7 +7,7 @@ import { SpecAugment, type SpecAugmentOptions } from "../../audio/index.ts";
 import { ConfigError, SeracError } from "../../util/errors.ts";
 import { receiveError } from "../../util/sentError.ts";
 import { LeftOut } from "../filter.ts";
-import type { BatchStream, SampledBatch, Sampler, SamplerState } from "../sampling/index.ts";
+import type { BatchSampler, EpochBatches, SampledBatch, SamplerState } from "../sampling/index.ts";
 import type { SourceCut } from "../sources/cut.ts";
 import { playedOf } from "../sources/sound.ts";
 import { checkSupervisions, type SpeechBatch, segmentOf, speechBatch, supervisionsOf } from "./batch.ts";
@@ -54,7 +54,7 @@ const toStandardError = (message: string): void => void process.stderr.write(`se
 
 /** Prepares the batches of a sampler. */
 export class Loader {
-  readonly sampler: Sampler<SourceCut>;
+  readonly sampler: BatchSampler<SourceCut>;
   readonly pool: RenderPool;
   /** Batches that are prepared or wait, at most. */
   readonly prefetch: number;
@@ -68,7 +68,7 @@ export class Loader {
 
   /** @throws ConfigError CONFIG_BAD_VALUE */
   constructor(
-    sampler: Sampler<SourceCut>,
+    sampler: BatchSampler<SourceCut>,
     {
       sampleRate = 16_000,
       numMelBins = 80,
@@ -193,7 +193,7 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
   /** Utterances that were left out so far, by reason. */
   readonly leftOut = new LeftOut();
   private readonly loader: Loader;
-  private readonly stream: BatchStream<SourceCut>;
+  private readonly stream: EpochBatches<SourceCut>;
   private readonly ahead: Promise<Preparing | undefined>[] = [];
   /** Steps whose batches were given, or passed over. */
   private given: number;
@@ -201,7 +201,7 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
   private over = false;
   private failure: unknown;
 
-  constructor(loader: Loader, stream: BatchStream<SourceCut>, leftOut: LoaderState["leftOut"] = []) {
+  constructor(loader: Loader, stream: EpochBatches<SourceCut>, leftOut: LoaderState["leftOut"] = []) {
     this.loader = loader;
     this.stream = stream;
     this.epoch = stream.epoch;

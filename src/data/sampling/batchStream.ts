@@ -31,6 +31,26 @@ export interface SamplerState {
   groups: Json;
 }
 
+/** The batches of an epoch, one after another. */
+export interface EpochBatches<T> extends AsyncIterable<SampledBatch<T>> {
+  readonly epoch: number;
+  /** Steps given so far, those before a restart included. */
+  readonly step: number;
+  next(): Promise<SampledBatch<T> | undefined>;
+  /** Where the epoch stands behind the batch that `next` gave last. */
+  state(): SamplerState;
+  /** Where it stood behind an earlier step. @throws ConfigError SAMPLER_BAD_STATE for one too long ago */
+  stateAt(step: number): SamplerState;
+  close(): Promise<void>;
+}
+
+/** What loaders take batches from: a sampler, or several as one. */
+export interface BatchSampler<T> {
+  readonly source: { readonly name: string; readonly length: number | undefined };
+  epoch(epoch: number): Promise<EpochBatches<T>>;
+  resume(state: SamplerState): Promise<EpochBatches<T>>;
+}
+
 /** The sampler of a stream, as far as the stream looks at it. */
 export interface StreamOwner<T> {
   readonly source: ItemSource<T>;
@@ -42,7 +62,7 @@ const marks = 16;
 const stepsBetween = 256;
 
 /** The batches of one rank in one epoch. */
-export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
+export class BatchStream<T> implements EpochBatches<T> {
   readonly epoch: number;
   /** Steps given so far, those before a restart included. */
   step: number;
@@ -61,7 +81,8 @@ export class BatchStream<T> implements AsyncIterable<SampledBatch<T>> {
 
   /** @returns the next batch of this rank; undefined at the end of the epoch, on all ranks at the same step */
   async next(): Promise<SampledBatch<T> | undefined> {
-    if (this.step % stepsBetween === 0 && this.past.at(-1)?.step !== this.step) this.remember();
+    // Also where it begins, which may be within an epoch.
+    if ((this.step % stepsBetween === 0 || this.past.length === 0) && this.past.at(-1)?.step !== this.step) this.remember();
     const group = await this.groups.next();
     if (!group) {
       await this.groups.close();

@@ -2,11 +2,12 @@
 
 export { estimateDurationBins } from "../durationBins.ts";
 export type { ItemBatch } from "./batchMaker.ts";
-export { BatchStream, type SampledBatch, type SamplerState } from "./batchStream.ts";
+export { type BatchSampler, BatchStream, type EpochBatches, type SampledBatch, type SamplerState } from "./batchStream.ts";
 export { type Bin2d, type BinOptions, type Buckets, type DurationBins, makeBuckets } from "./bins.ts";
 export { ColumnSource, type Columns, type ItemBounds, memorySource } from "./columnSource.ts";
 export { type Bins2d, type Bins2dOptions, estimateDurationBins2d } from "./estimateBins2d.ts";
 export type { TooLongPolicy } from "./feed.ts";
+export { type FusedPart, FusedSampler, type FusionOptions, type SamplerFusion, samplerFusions } from "./fusedSampler.ts";
 export { type IndexedOptions, indexedManifest, type LineOptions } from "./indexedManifest.ts";
 export { type LazyOptions, lazyManifest } from "./lazyManifest.ts";
 export { type BatchLimits, checkLimits, Filling } from "./limits.ts";

@@ -4,7 +4,7 @@
  */
 import { ConfigError, ManifestError } from "../../util/errors.ts";
 import { LeftOut } from "../filter.ts";
-import { BatchStream, type SamplerState } from "./batchStream.ts";
+import { type BatchSampler, BatchStream, type SamplerState } from "./batchStream.ts";
 import { type Buckets, type DurationBins, makeBuckets } from "./bins.ts";
 import { chooseBins, smallBuffer } from "./chooseBins.ts";
 import { ColumnSource } from "./columnSource.ts";
@@ -36,7 +36,7 @@ const endless = (name: string, why: string): ConfigError =>
 const oneBucket: Buckets = { count: 1, needsTokens: false, refusal: "", place: () => 0 };
 
 /** A sampler over a source. */
-export class Sampler<T> {
+export class Sampler<T> implements BatchSampler<T> {
   readonly source: ItemSource<T>;
   /** The bins in use: inner edges, or upper bounds where they are 2-D or have batch sizes; undefined without buckets. */
   readonly bins: DurationBins | undefined;

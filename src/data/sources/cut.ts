@@ -27,6 +27,8 @@ export interface SourceCut extends Cut {
   channel: number | undefined;
   /** Keys of the data that have no place of their own, and the tags of the config. */
   custom: Readonly<Record<string, unknown>>;
+  /** Which of several configs it is of, where there are several. */
+  block?: string | undefined;
   /** How its samples come about, where it is more than a stretch of `audioPath`; `features` is then undefined. */
   sound?: Sound | undefined;
 }

@@ -6,6 +6,7 @@
 import { ConfigError } from "../../util/errors.ts";
 import { boolean, choice, integer, number, type Option, type Options, type Schema, showValue, string } from "../../util/options.ts";
 import { nearest } from "../../util/suggest.ts";
+import { samplerFusions } from "../sampling/index.ts";
 import type { ShardSpec } from "../shards.ts";
 import { nemoDatasetOptions } from "../tarred/nemoConfig.ts";
 import { type ConfigNode, isMapNode, plainConfig } from "./configTree.ts";
@@ -109,6 +110,12 @@ export const lhotseOptions = {
   rirProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to be convolved" }),
   padMinDuration: number({ help: "shorter utterances are padded to these seconds" }),
   padDirection: choice(["right", "left", "both", "random"], { default: "right", help: "on which side" }),
+  // Several configs
+  multiConfig: boolean({ default: false, help: "keys whose values are maps are configs of their own" }),
+  samplerFusion: choice(samplerFusions, { default: "round_robin", help: "how their batches come together" }),
+  samplerWeights: custom<Readonly<Record<string, number>>>("shares of their batches, by name", "a map of names to numbers above 0", (raw) =>
+    typeof raw === "object" && raw !== null && !Array.isArray(raw) && Object.values(raw).every(isPositive) ? (raw as Record<string, number>) : undefined,
+  ),
   // How
   shuffle: boolean({ default: false, help: "another order each epoch" }),
   sampleRate: integer({ default: 16_000, min: 1, help: "Hz to which audio is resampled" }),
@@ -167,9 +174,6 @@ const inLoader = "augmentation that the loader does not have";
 
 /** Keys that would change what is read, and are not there yet. */
 export const notThere: Readonly<Record<string, Unread>> = {
-  multi_config: { default: false, why: "one sampler for one config" },
-  sampler_fusion: { default: "round_robin", why: "one sampler for one config" },
-  sampler_weights: { default: undefined, why: "one sampler for one config" },
   prompt_format: { default: undefined, why: "tokens are counted without prompts" },
   use_multimodal_sampling: { default: false, why: "audio only" },
   batch_tokens: { default: undefined, why: "audio only: use batch_duration" },
@@ -323,6 +327,7 @@ function check(config: LhotseDataLoadingConfig, places: ReadonlyMap<string, Conf
     const node = places.get(key) ?? block;
     throw new ConfigError("CONFIG_BAD_VALUE", { at: node.at, message: `${node === block ? key : node.path} ${message}`, fix });
   };
+  if (config.multiConfig) refuse("multi_config", "is true, so that this block holds several configs", "open them together: openBlocks() of serac/data; or name one of them");
   const { batchDuration, quadraticDuration, bucketBatchSize, bucketDurationBins, minDuration, maxDuration } = config;
   if (batchDuration !== undefined && !(batchDuration > 0)) refuse("batch_duration", `is ${batchDuration}, expected seconds above 0`);
   if (quadraticDuration !== undefined && !(quadraticDuration > 0)) refuse("quadratic_duration", `is ${quadraticDuration}, expected seconds above 0`);

@@ -112,8 +112,13 @@ test("a restored loader gives exactly the batches that were not given yet", asyn
         const epoch = await loader.epoch(1);
         return [await digests(epoch, taken), JSON.stringify(epoch.state())] as const;
       });
-      const rest = await using({ ...everything, ...after }, cuts, async (loader) => digests(await loader.resume(JSON.parse(state) as LoaderState)));
-      expect([...first, ...rest]).toEqual(reference[1]);
+      // Saved and restored once more after another batch, while the loader is ahead of it.
+      const [next, again] = await using({ ...everything, ...after }, cuts, async (loader) => {
+        const epoch = await loader.resume(JSON.parse(state) as LoaderState);
+        return [await digests(epoch, 1), JSON.stringify(epoch.state())] as const;
+      });
+      const rest = await using({ ...everything, ...before }, cuts, async (loader) => digests(await loader.resume(JSON.parse(again) as LoaderState)));
+      expect([...first, ...next, ...rest]).toEqual(reference[1]);
     }),
     { numRuns: 8 },
   );

@@ -1,6 +1,6 @@
 /** Items and samplers for the tests. */
 import fc from "fast-check";
-import { type BatchStream, createSampler, memorySource, type SampledBatch, type SamplerOptions, type SamplerState } from "../../../src/data/sampling/index.ts";
+import { createSampler, memorySource, type SampledBatch, type SamplerOptions, type SamplerState } from "../../../src/data/sampling/index.ts";
 
 export interface Item {
   id: string;
@@ -29,7 +29,7 @@ export async function batchesOf(items: readonly Item[], options: SamplerOptions,
   return (await drain(await sampler.epoch(epoch))).map(({ refs }) => [...refs]);
 }
 
-export async function drain<T>(stream: BatchStream<T>): Promise<SampledBatch<T>[]> {
+export async function drain<T>(stream: AsyncIterable<SampledBatch<T>>): Promise<SampledBatch<T>[]> {
   const batches: SampledBatch<T>[] = [];
   for await (const batch of stream) batches.push(batch);
   return batches;
