@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "environment.h"
+#include "torch/allocator.h"
 #include "ops/register.h"
 
 namespace serac {
@@ -31,7 +32,7 @@ void registerOnce() {
   // Registering twice aborts the process inside libtorch: a second copy of this file must stop here.
   if (c10::Dispatcher::singleton().findSchema({"serac::swoosh_l", ""}))
     throw CodedError("NATIVE_TWICE", "another copy of serac's torch addon is loaded in this process");
-  installCountingAllocator();
+  installAllocator();
   registerOperators();
   done = true;
 }

@@ -111,8 +111,6 @@ struct Environment {
 Environment& environmentOf(napi_env env);
 at::Tensor& tensorOf(Environment& e, double handle, const char* what = "tensor");
 
-int64_t allocatedBytes();
-void installCountingAllocator();
 
 void exportCall(napi_env env, napi_value exports);
 void exportData(napi_env env, napi_value exports);

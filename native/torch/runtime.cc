@@ -2,56 +2,16 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
-#include <c10/core/CPUAllocator.h>
 #include <dlfcn.h>
 #include <link.h>
-#include <malloc.h>
-
-#include <atomic>
 
 #include "compat.h"
 #include "environment.h"
+#include "torch/allocator.h"
+#include "torch/composed/composed.h"
 
 namespace serac {
 namespace {
-
-std::atomic<int64_t> gAllocated{0};
-std::atomic<int64_t> gPeak{0};
-
-// libtorch's own CPU allocator, with its bytes counted.
-class CountingAllocator final : public c10::Allocator {
- public:
-  explicit CountingAllocator(c10::Allocator* inner) : inner_(inner) { self_ = this; }
-
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 3)
-  c10::DataPtr allocate(size_t n) override { return count(n); }
-  void copy_data(void* to, const void* from, std::size_t n) const override { default_copy_data(to, from, n); }
-#else
-  c10::DataPtr allocate(size_t n) const override { return count(n); }
-#endif
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
-
- private:
-  c10::DataPtr count(size_t n) const {
-    c10::DataPtr p = inner_->allocate(n);
-    void* data = p.release_context();
-    if (data) {
-      const auto bytes = static_cast<int64_t>(malloc_usable_size(data));
-      const int64_t now = gAllocated.fetch_add(bytes) + bytes;
-      int64_t peak = gPeak.load();
-      while (now > peak && !gPeak.compare_exchange_weak(peak, now)) {}
-    }
-    return {data, data, &release, c10::Device(c10::kCPU)};
-  }
-  static void release(void* data) {
-    if (!data) return;
-    gAllocated -= static_cast<int64_t>(malloc_usable_size(data));
-    self_->inner_->raw_deleter()(data);
-  }
-  c10::Allocator* inner_;
-  static CountingAllocator* self_;
-};
-CountingAllocator* CountingAllocator::self_ = nullptr;
 
 napi_value liveTensors(napi_env env, napi_callback_info) {
   return guard(env, [&] { return fromDouble(env, static_cast<double>(environmentOf(env).tensors.live())); });
@@ -63,9 +23,9 @@ napi_value memory(napi_env env, napi_callback_info info) {
     Args<1> args(env, info);
     napi_value list;
     check(env, napi_create_array(env, &list));
-    check(env, napi_set_element(env, list, 0, fromDouble(env, static_cast<double>(gAllocated.load()))));
-    check(env, napi_set_element(env, list, 1, fromDouble(env, static_cast<double>(gPeak.load()))));
-    if (toBool(env, args[0])) gPeak = gAllocated.load();
+    check(env, napi_set_element(env, list, 0, fromDouble(env, static_cast<double>(allocatedBytes()))));
+    check(env, napi_set_element(env, list, 1, fromDouble(env, static_cast<double>(peakBytes()))));
+    if (toBool(env, args[0])) resetPeakBytes();
     return list;
   });
 }
@@ -74,7 +34,7 @@ napi_value memory(napi_env env, napi_callback_info info) {
 napi_value reportMemory(napi_env env, napi_callback_info) {
   return guard(env, [&]() -> napi_value {
     Environment& e = environmentOf(env);
-    const int64_t now = gAllocated.load();
+    const int64_t now = allocatedBytes();
     int64_t total = 0;
     if (now != e.reportedBytes) check(env, napi_adjust_external_memory(env, now - e.reportedBytes, &total));
     e.reportedBytes = now;
@@ -92,6 +52,18 @@ napi_value setThreads(napi_env env, napi_callback_info info) {
     at::set_num_threads(static_cast<int>(toInt(env, args[0])));
     return undefined(env);
   });
+}
+
+// setComposed(on): whether operators are composed of libtorch's own; returns what was set before.
+napi_value setComposedMode(napi_env env, napi_callback_info info) {
+  return guard(env, [&]() -> napi_value {
+    Args<1> args(env, info);
+    return fromBool(env, setComposed(toBool(env, args[0])));
+  });
+}
+
+napi_value isComposed(napi_env env, napi_callback_info) {
+  return guard(env, [&] { return fromBool(env, composed()); });
 }
 
 // The BLAS libraries loaded in this process, each as "path|its own description".
@@ -138,19 +110,14 @@ napi_value describe(napi_env env, napi_callback_info) {
 
 }  // namespace
 
-int64_t allocatedBytes() { return gAllocated.load(); }
-
-void installCountingAllocator() {
-  static CountingAllocator allocator(c10::GetCPUAllocator());
-  c10::SetCPUAllocator(&allocator, 255);
-}
-
 void exportRuntime(napi_env env, napi_value exports) {
   exportFunction(env, exports, "liveTensors", liveTensors);
   exportFunction(env, exports, "memory", memory);
   exportFunction(env, exports, "reportMemory", reportMemory);
   exportFunction(env, exports, "threads", threads);
   exportFunction(env, exports, "setThreads", setThreads);
+  exportFunction(env, exports, "setComposed", setComposedMode);
+  exportFunction(env, exports, "isComposed", isComposed);
   exportFunction(env, exports, "describe", describe);
 }
 

@@ -1,5 +1,5 @@
 /** Which cells of the transducer lattice are worth the full joiner. */
-import { arange, cat, constantPadNd, embedding, noGrad, scope, type Tensor, where, zeros } from "../torch/index.ts";
+import { arange, cat, isComposed, constantPadNd, embedding, noGrad, scope, type Tensor, where, zeros } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { checkRnntType, expectShape, type RnntType } from "./lattice.ts";
 
@@ -116,6 +116,11 @@ export function doRnntPruning(am: Tensor, lm: Tensor, ranges: Tensor): { am: Ten
     ["C", null],
   ]);
   const rows = lm.size(1);
+  if (isComposed())
+    return {
+      am: am.unsqueeze(2).expand([batch, frames, range, am.size(2)]),
+      lm: lm.gather(1, ranges.reshape([batch, frames * range, 1]).expand([batch, frames * range, lm.size(2)])).reshape([batch, frames, range, lm.size(2)]),
+    };
   const offsets = arange(0, batch, { device: ranges.device }).mul(rows).view([-1, 1, 1]);
   return {
     am: am.unsqueeze(2).expand([batch, frames, range, am.size(2)]),

@@ -1,5 +1,5 @@
 import { Balancer, Conv1d, Embedding, expectShape, type Init, Module } from "../nn/index.ts";
-import { pad, scope, type Tensor } from "../torch/index.ts";
+import { conv1d, isComposed, pad, scope, type Tensor } from "../torch/index.ts";
 
 /** Options of Decoder. */
 export interface DecoderOptions extends Init {
@@ -53,6 +53,7 @@ export class Decoder extends Module {
 
   /** The grouped convolution as one batched product: a group has too few channels for a convolution of its own to be fast. (N, U, D) -> (N, U', D) */
   private mix(x: Tensor, { weight, groups }: Conv1d): Tensor {
+    if (isComposed()) return conv1d(x.transpose(1, 2), weight, null, 1, 0, 1, groups).transpose(1, 2);
     const { contextSize: context } = this;
     const [batch, length, dim] = x.shape as [number, number, number];
     const outputs = length - context + 1;

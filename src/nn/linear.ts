@@ -1,4 +1,4 @@
-import { linear, type Tensor } from "../torch/index.ts";
+import { isComposed, linear, type Tensor } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 import { expectChannels } from "./shapes.ts";
@@ -45,6 +45,10 @@ export class Linear extends Module {
    */
   forwardParts(x: Tensor, sizes: readonly number[]): Tensor[] {
     expectChannels("Linear", x, this.inFeatures);
+    if (isComposed()) {
+      const whole = linear(x, this.weight.slice(0, 0, sizes.reduce((a, b) => a + b, 0)), this.bias?.slice(0, 0, sizes.reduce((a, b) => a + b, 0)));
+      return whole.split([...sizes], -1);
+    }
     let start = 0;
     return sizes.map((size) => {
       const end = start + size;

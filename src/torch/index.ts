@@ -3,6 +3,7 @@
 export { type AutocastOptions, autocast } from "./autocast.ts";
 export { enableGrad, grad, noGrad } from "./autograd.ts";
 export { callOperator } from "./call.ts";
+export { isComposed, setComposed } from "./composed.ts";
 export { checkDevice } from "./device.ts";
 export { type DType, dtypeBytes, isFloating, type MemoryFormat, type TypedArray } from "./dtype.ts";
 export { arange, empty, eye, fromTypedArray, full, ones, type RandomOptions, rand, randint, randn, randperm, type TensorOptions, tensor, zeros } from "./factories.ts";

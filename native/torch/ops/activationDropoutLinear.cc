@@ -1,5 +1,6 @@
 // activation_dropout_linear: linear(dropout(activation(x))), keeping x and a seed: the backward pass computes the activation, its exact derivative
 // and the mask again (icefall's ActivationDropoutAndLinear). Element (o, d, i) of x as (outer, shared, inner) has the draw o * inner + i.
+#include "torch/composed/composed.h"
 #include "torch/ops/swooshMath.h"
 
 #include <vector>
@@ -189,6 +190,7 @@ Tensor activationDropoutLinear(const Tensor& x, const Tensor& weight, const Opti
   if (hasBias) TORCH_CHECK(bias->dim() == 1 && bias->size(0) == weight.size(0), kName, ": bias has shape ", bias->sizes(), ", weight has shape ", weight.sizes());
   const Options options{activation == "SwooshL", training ? p : 0.0, sharedDim.has_value() ? checkDim(kName, x, *sharedDim) : -1, autocastDtype(x)};
   TORCH_CHECK(options.sharedDim < 0 || options.sharedDim < x.dim() - 1, kName, ": shared_dim must not be the channels");
+  if (composed()) return composition::activationDropoutLinear(x, weight, bias, options.left, options.p, options.sharedDim, generator);
   return ActivationDropoutLinear::apply(x, weight, bias, options, generator);
 }
 

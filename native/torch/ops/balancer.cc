@@ -3,6 +3,7 @@
 //   loss = |r - clamp(r, min_mean, max_mean)| + |log(clamp(rms, min_rms, max_rms) / rms)|
 //   dloss/dx = a x + b, a = (-s m / sd^3 + t / v) / n, b = s (1 / sd + m^2 / sd^3) / n
 // with s, t in {-1, 0, 1}: below, inside or above the range of r, of rms. d is that, brought to an rms of grad_scale. (icefall's Balancer.)
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 #include "torch/ops/simd.h"
 
@@ -222,7 +223,9 @@ Tensor balancer(const Tensor& x, double minMean, double maxMean, double minRms, 
   const int64_t dim = checkDim("balancer", x, channelDim);
   TORCH_CHECK(minMean <= maxMean, "balancer: min_mean ", minMean, " is above max_mean ", maxMean);
   TORCH_CHECK(minRms <= maxRms, "balancer: min_rms ", minRms, " is above max_rms ", maxRms);
-  return wantsGrad(x) ? Balancer::apply(x, dim, minMean, maxMean, minRms, maxRms, gradScale) : at::alias(x);
+  if (!wantsGrad(x)) return at::alias(x);
+  if (composed()) return composition::balancer(x, dim, minMean, maxMean, minRms, maxRms, gradScale);
+  return Balancer::apply(x, dim, minMean, maxMean, minRms, maxRms, gradScale);
 }
 
 }  // namespace

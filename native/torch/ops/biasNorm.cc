@@ -1,6 +1,7 @@
 // bias_norm: y = x * exp(log_scale) * mean_c((x - bias)^2)^(-1/2), without an epsilon (Zipformer, section 3.5).
 // The backward pass recomputes the level of every frame from x. With s the factor of a frame, m its mean square and G = sum_c(grad * x):
 //   dx = grad * s - k * (x - bias), dbias = sum k * (x - bias), dlog_scale = sum G * s, where k = G * s / (m * C).
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 #include "torch/ops/simd.h"
 
@@ -150,6 +151,7 @@ Tensor biasNorm(const Tensor& x, const Tensor& bias, const Tensor& logScale, int
   const int64_t dim = checkDim("bias_norm", x, channelDim);
   TORCH_CHECK(bias.dim() == 1 && bias.size(0) == x.size(dim), "bias_norm: bias has shape ", bias.sizes(), ", x has ", x.size(dim), " channels");
   TORCH_CHECK(logScale.numel() == 1, "bias_norm: log_scale must be one number, it has shape ", logScale.sizes());
+  if (composed()) return composition::biasNorm(x, bias, logScale, dim);
   if (wantsGrad(x) || wantsGrad(bias) || wantsGrad(logScale)) return BiasNorm::apply(x, bias, logScale, dim);
   const NoAutocast noAutocast;
   return BiasNorm::value(x, bias, logScale, dim);

@@ -2,6 +2,7 @@
 // what is transposed. BLAS is the one that libtorch has loaded; where its sgemm is not to be found, and for other types and devices, libtorch's bmm.
 #include <dlfcn.h>
 
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 
 namespace serac {
@@ -115,6 +116,10 @@ Tensor bmm(const Tensor& a, const Tensor& b, const Optional<Tensor>& add) {
   TORCH_CHECK(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1), "bmm: ", a.sizes(), " and ", b.sizes(), " cannot be multiplied, expected (B, m, k) and (B, k, n)");
   if (add) TORCH_CHECK(add->numel() == a.size(0) * a.size(1) * b.size(2), "bmm: add of shape ", add->sizes(), " for ", a.size(0), " products of ", a.size(1), " x ", b.size(2));
   const at::ScalarType dtype = autocastDtype(a);
+  if (composed()) {
+    const Tensor y = at::bmm(a.to(dtype), b.to(dtype));
+    return add ? y + add->reshape(y.sizes()) : y;
+  }
   // Outside autocast, which casts by operators with gradients.
   const Tensor left = a.to(dtype), right = b.to(dtype);
   const Optional<Tensor> sum = add ? Optional<Tensor>(add->to(dtype)) : Optional<Tensor>();

@@ -1,5 +1,6 @@
 // depthwise_conv1d, depthwise_conv2d: one filter per channel, stride 1. On the CPU by the loops of depthwise.h, whose sums are in float;
 // for double and on other devices by libtorch's convolution. Under autocast the result has autocast's dtype, as convolutions have.
+#include "torch/composed/composed.h"
 #include "torch/ops/depthwise.h"
 
 #include "torch/ops/common.h"
@@ -91,7 +92,7 @@ Tensor convolve(const char* name, const Tensor& x, const Tensor& weight, const O
   for (const int64_t p : padding) TORCH_CHECK(p >= 0, name, ": padding ", p, " is negative");
   TORCH_CHECK(s.outHeight() >= 0 && s.outWidth() >= 0, name, ": x of shape ", x.sizes(), " with its padding is smaller than the kernel");
   TORCH_CHECK(x.device() == weight.device(), name, ": x is on ", x.device(), ", weight on ", weight.device());
-  if (!x.is_cpu() || x.scalar_type() == at::kDouble) {
+  if (composed() || !x.is_cpu() || x.scalar_type() == at::kDouble) {
     const Tensor padded = at::constant_pad_nd(x, {padding[2], padding[3], padding[0], padding[1]});
     const std::vector<int64_t> one{1, 1}, none{0, 0};
     return at::convolution(padded, weight, hasBias ? *bias : Tensor(), one, none, one, false, none, s.channels);

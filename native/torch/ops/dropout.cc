@@ -1,4 +1,5 @@
 // dropout_shared: dropout whose mask is the same along one dimension (icefall's Dropout3). Only the mask is kept.
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 
 #include <vector>
@@ -27,7 +28,8 @@ Tensor dropoutShared(const Tensor& x, double p, int64_t sharedDim, const Optiona
   TORCH_CHECK(p >= 0 && p < 1, "dropout_shared: p is ", p, ", it must be in [0, 1)");
   TORCH_CHECK(x.dim() > 0, "dropout_shared: x is a scalar");
   const int64_t dim = checkDim("dropout_shared", x, sharedDim);
-  return p == 0 || x.numel() == 0 ? at::alias(x) : DropoutShared::apply(x, p, dim, generator);
+  if (p == 0 || x.numel() == 0) return at::alias(x);
+  return composed() ? composition::dropoutShared(x, p, dim, generator) : DropoutShared::apply(x, p, dim, generator);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Operators that leave a tensor as it is and change its gradient: scale_grad, limit_param_value, penalize_abs_values_gt, with_loss.
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 
 namespace serac {
@@ -63,13 +64,15 @@ Tensor scaleGrad(const Tensor& x, double alpha) {
 Tensor limitParamValue(const Tensor& x, double min, double max) {
   checkFloating("limit_param_value", x);
   TORCH_CHECK(min <= max, "limit_param_value: min ", min, " is above max ", max);
-  return wantsGrad(x) ? LimitParamValue::apply(x, min, max) : at::alias(x);
+  if (!wantsGrad(x)) return at::alias(x);
+  return composed() ? composition::limitParamValue(x, min, max) : LimitParamValue::apply(x, min, max);
 }
 
 Tensor penalizeAbsValuesGt(const Tensor& x, double limit, double penalty) {
   checkFloating("penalize_abs_values_gt", x);
   TORCH_CHECK(limit >= 0, "penalize_abs_values_gt: limit ", limit, " is negative");
-  return wantsGrad(x) ? PenalizeAbsValuesGt::apply(x, limit, penalty) : at::alias(x);
+  if (!wantsGrad(x)) return at::alias(x);
+  return composed() ? composition::penalizeAbsValuesGt(x, limit, penalty) : PenalizeAbsValuesGt::apply(x, limit, penalty);
 }
 
 Tensor withLoss(const Tensor& x, const Tensor& loss) {

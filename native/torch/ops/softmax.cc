@@ -1,4 +1,5 @@
 // softmax: keeps its output only, in the dtype that autocast wants; the backward pass is in float.
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 
 namespace serac {
@@ -26,6 +27,7 @@ Tensor softmax(const Tensor& x, int64_t dim) {
   checkFloating("softmax", x);
   TORCH_CHECK(x.dim() > 0, "softmax: x is a scalar");
   const int64_t d = checkDim("softmax", x, dim);
+  if (composed()) return composition::softmax(x, d);
   const at::ScalarType dtype = autocastDtype(x);
   if (wantsGrad(x)) return Softmax::apply(x, d, static_cast<int64_t>(dtype));
   const NoAutocast noAutocast;

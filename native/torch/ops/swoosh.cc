@@ -1,5 +1,6 @@
 // swoosh_l, swoosh_r: the derivative is kept in 8 bits, rounded at random (k2's), when x wants a gradient.
 // swoosh_l_exact, swoosh_r_exact: the derivative is computed from x, which is all they keep.
+#include "torch/composed/composed.h"
 #include "torch/ops/swooshMath.h"
 
 namespace serac {
@@ -148,6 +149,7 @@ struct SwooshExact : torch::autograd::Function<SwooshExact> {
 
 Tensor stochastic(const Tensor& x, bool left, const OptionalGenerator& generator) {
   checkFloating(left ? "swoosh_l" : "swoosh_r", x);
+  if (composed()) return composition::swoosh(x, left, generator);
   if (wantsGrad(x)) return SwooshBytes::apply(x, left, generator);
   const NoAutocast noAutocast;
   return value(x, left);
@@ -155,6 +157,7 @@ Tensor stochastic(const Tensor& x, bool left, const OptionalGenerator& generator
 
 Tensor exact(const Tensor& x, bool left) {
   checkFloating(left ? "swoosh_l_exact" : "swoosh_r_exact", x);
+  if (composed()) return composition::swooshExact(x, left);
   if (wantsGrad(x)) return SwooshExact::apply(x, left);
   const NoAutocast noAutocast;
   return value(x, left);

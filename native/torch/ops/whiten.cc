@@ -1,6 +1,7 @@
 // whitening_metric and whiten. For x as frames (n, G, c), centred per channel, S_g = X_g^T X_g:
 //   metric = b / (a^2 + 1e-20), a the mean of all diagonal entries, b = sum(S^2) / (G c); it is at least 1, and 1 where every S_g is a multiple of I.
 // Its gradient is X_g (S_g - (b a / (a^2 + 1e-20)) I) * 4 / (G c (a^2 + 1e-20)); X is centred, so centring adds nothing to it. (icefall's Whiten.)
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 
 namespace serac {
@@ -67,7 +68,8 @@ struct Whiten : torch::autograd::Function<Whiten> {
 Tensor whiten(const Tensor& x, int64_t groups, double limit, double gradScale, const Tensor& active) {
   check("whiten", x, groups);
   TORCH_CHECK(active.numel() == 1 && at::isFloatingType(active.scalar_type()) && !active.requires_grad(), "whiten: active must be one number without a gradient");
-  return wantsGrad(x) ? Whiten::apply(x, groups, limit, gradScale, active) : at::alias(x);
+  if (!wantsGrad(x)) return at::alias(x);
+  return composed() ? composition::whiten(x, groups, limit, gradScale, active) : Whiten::apply(x, groups, limit, gradScale, active);
 }
 
 Tensor whiteningMetric(const Tensor& x, int64_t groups) {

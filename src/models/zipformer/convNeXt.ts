@@ -1,5 +1,5 @@
 import { Balancer, Conv2d, depthwiseConv2d, type Init, Module, type Schedule, ScheduledFloat, SwooshL, scheduled, utteranceMask, Whiten } from "../../nn/index.ts";
-import type { Tensor } from "../../torch/index.ts";
+import { isComposed, type Tensor } from "../../torch/index.ts";
 
 /**
  * A ConvNeXt layer without its norm: depthwise 7x7, then a feed-forward over channels, around a residual.
@@ -37,7 +37,7 @@ export class ConvNeXt extends Module {
     if (!this.training) return x.add(branch);
     const batch = x.size(0);
     const mask = utteranceMask(this.random, batch, scheduled(this.layerDropRate, this.run), [batch, 1, 1, 1], branch);
-    const sum = this.outBalancer.forward(mask ? x.addcmul(branch, mask) : x.add(branch));
+    const sum = this.outBalancer.forward(mask ? (isComposed() ? x.add(branch.mul(mask)) : x.addcmul(branch, mask)) : x.add(branch));
     return this.outWhiten.forward(sum.transpose(1, 3)).transpose(1, 3); // Whiten wants the channels last
   }
 }

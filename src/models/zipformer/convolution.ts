@@ -11,7 +11,7 @@ import {
   Whiten,
   whiteningLimit,
 } from "../../nn/index.ts";
-import type { Tensor } from "../../torch/index.ts";
+import { isComposed, type Tensor } from "../../torch/index.ts";
 import { ChunkCausalDepthwiseConv1d } from "./chunkCausalDepthwiseConv1d.ts";
 
 /** Gated projection, depthwise convolution over time, SwooshR, projection. Source: icefall zipformer/zipformer.py (ConvolutionModule). */
@@ -90,9 +90,9 @@ export class ConvolutionModule extends Module {
   }
 
   private gate(x: Tensor): Tensor {
-    if (!this.balancer1.decide()) return this.inProj.forward(x).glu(-1);
+    if (!isComposed() && !this.balancer1.decide()) return this.inProj.forward(x).glu(-1);
     const { channels } = this;
     const [values, gate] = this.inProj.forwardParts(x, [channels, channels]) as [Tensor, Tensor];
-    return values.mul(this.balancer1.apply(gate).sigmoid());
+    return values.mul((isComposed() ? this.balancer1.forward(gate) : this.balancer1.apply(gate)).sigmoid());
   }
 }

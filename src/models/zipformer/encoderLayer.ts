@@ -1,5 +1,5 @@
 import { Balancer, BiasNorm, Bypass, expectChannels, type Init, Module, type Schedule, ScheduledFloat, scheduled, utteranceMask, Whiten, whiteningLimit } from "../../nn/index.ts";
-import { full, scope, type Tensor } from "../../torch/index.ts";
+import { full, isComposed, scope, type Tensor } from "../../torch/index.ts";
 import { AttentionWeights } from "./attentionWeights.ts";
 import { ConvolutionModule } from "./convolution.ts";
 import { Feedforward } from "./feedforward.ts";
@@ -181,6 +181,7 @@ export class EncoderLayer extends Module {
   }
 
   private add(src: Tensor, part: Tensor, mask: Tensor | null): Tensor {
+    if (isComposed()) return src.add(mask ? part.mul(mask) : part);
     return mask ? src.addcmul(part, mask) : src.add(part);
   }
 }

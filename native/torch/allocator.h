@@ -1,0 +1,15 @@
+// libtorch's memory on the CPU: counted, and kept for the next tensor of its size.
+#pragma once
+#include <cstdint>
+
+namespace serac {
+
+// Puts the allocator in the place of libtorch's own. Once, before tensors are made.
+void installAllocator();
+
+// Bytes that tensors hold, in all threads, and the most that they held since the last reset.
+int64_t allocatedBytes();
+int64_t peakBytes();
+void resetPeakBytes();
+
+}  // namespace serac
