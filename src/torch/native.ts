@@ -1,5 +1,5 @@
 /** The torch addon: loaded when first used, never by `--help` or by work on data only. */
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import type { ErrorCode } from "../util/errorCodes.ts";
@@ -83,23 +83,6 @@ export interface TorchAddon {
 let addon: TorchAddon | undefined;
 
 /**
- * The kernels that OpenBLAS is to use, where it would choose worse ones: it goes by the families of CPUs that it knows, and an old OpenBLAS on a
- * new AMD takes those for AVX2, which multiply half as fast as those for AVX-512.
- */
-function openBlasCore(): string | undefined {
-  if (process.platform !== "linux" || process.arch !== "x64") return undefined;
-  let description: string;
-  try {
-    description = readFileSync("/proc/cpuinfo", "utf8");
-  } catch {
-    return undefined; // no /proc: OpenBLAS chooses
-  }
-  const flags = new Set(/^flags\s*:(.*)$/m.exec(description)?.[1]?.split(" "));
-  const amd = /^vendor_id\s*:\s*AuthenticAMD$/m.test(description);
-  return amd && ["avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd"].every((flag) => flags.has(flag)) ? "SkylakeX" : undefined;
-}
-
-/**
  * The addon, loaded on first use.
  * @throws NativeError NATIVE_MISSING when it is not built or one of its libraries is missing
  */
@@ -116,8 +99,6 @@ export function torchAddon(): TorchAddon {
   // OpenMP's threads wait for work by spinning, for as long as they like; when another process wants the core, each of the
   // hundreds of parallel regions in a step then waits out a time slice (13 times slower, measured with two busy processes on two cores).
   process.env.GOMP_SPINCOUNT ??= "2000"; // some 10 microseconds
-  const core = openBlasCore();
-  if (core) process.env.OPENBLAS_CORETYPE ??= core;
   try {
     addon = createRequire(import.meta.url)(path) as TorchAddon;
   } catch (cause) {
