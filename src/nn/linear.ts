@@ -1,4 +1,4 @@
-import { isComposed, linear, type Tensor } from "../torch/index.ts";
+import { isComposed, ops, type Tensor } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 import { expectChannels } from "./shapes.ts";
@@ -35,7 +35,7 @@ export class Linear extends Module {
    */
   forward(x: Tensor): Tensor {
     expectChannels("Linear", x, this.inFeatures);
-    return linear(x, this.weight, this.bias);
+    return ops.linear(x, this.weight, this.bias);
   }
 
   /**
@@ -46,13 +46,13 @@ export class Linear extends Module {
   forwardParts(x: Tensor, sizes: readonly number[]): Tensor[] {
     expectChannels("Linear", x, this.inFeatures);
     if (isComposed()) {
-      const whole = linear(x, this.weight.slice(0, 0, sizes.reduce((a, b) => a + b, 0)), this.bias?.slice(0, 0, sizes.reduce((a, b) => a + b, 0)));
+      const whole = ops.linear(x, this.weight.slice(0, 0, sizes.reduce((a, b) => a + b, 0)), this.bias?.slice(0, 0, sizes.reduce((a, b) => a + b, 0)));
       return whole.split([...sizes], -1);
     }
     let start = 0;
     return sizes.map((size) => {
       const end = start + size;
-      const part = linear(x, this.weight.slice(0, start, end), this.bias?.slice(0, start, end));
+      const part = ops.linear(x, this.weight.slice(0, start, end), this.bias?.slice(0, start, end));
       start = end;
       return part;
     });

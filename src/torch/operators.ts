@@ -153,6 +153,7 @@ export const own: readonly string[] = [
   "depthwise_conv2d",
   "dropout_shared",
   "limit_param_value",
+  "linear",
   "mutual_information",
   "penalize_abs_values_gt",
   "scale_grad",

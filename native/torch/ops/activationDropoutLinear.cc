@@ -1,6 +1,8 @@
 // activation_dropout_linear: linear(dropout(activation(x))), keeping x and a seed: the backward pass computes the activation, its exact derivative
 // and the mask again (icefall's ActivationDropoutAndLinear). Element (o, d, i) of x as (outer, shared, inner) has the draw o * inner + i.
 #include "torch/composed/composed.h"
+#include "torch/ops/columnSums.h"
+#include "torch/ops/gemm.h"
 #include "torch/ops/swooshMath.h"
 
 #include <vector>
@@ -140,9 +142,13 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
     return y;
   }
 
+  static bool ownProduct(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat && hasGemm(); }
+  static Tensor product_(const Tensor& a, const Tensor& b, const Tensor& bias = {}) { return ownProduct(a) ? serac::product(a, b, bias) : at::mm(a, b); }
+
   static Tensor product(const Tensor& active, const Tensor& weight, const Optional<Tensor>& bias, at::ScalarType dtype, const Tensor& x) {
     const Tensor a = rows(active).to(dtype), w = weight.to(dtype).t();
-    const Tensor y = bias.has_value() && bias->defined() ? at::addmm(bias->to(dtype), a, w) : at::mm(a, w);
+    const bool hasBias = bias.has_value() && bias->defined();
+    const Tensor y = ownProduct(a) ? product_(a, w, hasBias ? bias->to(dtype) : Tensor()) : hasBias ? at::addmm(bias->to(dtype), a, w) : at::mm(a, w);
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
     return y.view(shape);
@@ -156,7 +162,7 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
     const auto dtype = static_cast<at::ScalarType>(ctx->saved_data["dtype"].toInt());
     const int64_t biasDtype = ctx->saved_data["bias"].toInt();
     const Tensor grad = rows(grads[0]).to(dtype);
-    Tensor dx = at::mm(grad, weight.to(dtype)).to(x.scalar_type()).view(x.sizes());
+    Tensor dx = product_(grad, weight.to(dtype)).to(x.scalar_type()).view(x.sizes());
     Tensor active;
     if (hasLoop(x)) {
       active = at::empty_like(x);
@@ -173,8 +179,8 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
       dx = (dx * (logisticByOperators(wide, shapeOf(left)) - 0.08)).to(x.scalar_type());
       if (mask.defined()) active = active * mask, dx = dx * mask;
     }
-    const Tensor dweight = at::mm(grad.t(), rows(active).to(dtype)).to(weight.scalar_type());
-    const Tensor dbias = biasDtype < 0 ? Tensor() : grad.sum({0}, false, computeDtype(dtype)).to(static_cast<at::ScalarType>(biasDtype));
+    const Tensor dweight = product_(grad.t(), rows(active).to(dtype)).to(weight.scalar_type());
+    const Tensor dbias = biasDtype < 0 ? Tensor() : columnSums(grad).to(static_cast<at::ScalarType>(biasDtype));
     return {dx, dweight, dbias, {}, {}};
   }
 };

@@ -1,33 +1,18 @@
 // bmm: products of many small matrices, one matrix a thread. libtorch without MKL takes them one after another, each behind two views, and copies
-// what is transposed. BLAS is the one that libtorch has loaded; where its sgemm is not to be found, and for other types and devices, libtorch's bmm.
-#include <dlfcn.h>
-
+// what is transposed. For other types than float and on other devices libtorch's bmm serves.
 #include "torch/composed/composed.h"
 #include "torch/ops/common.h"
+#include "torch/ops/gemm.h"
 
 namespace serac {
 namespace {
 
-using Sgemm = void (*)(const char* transA, const char* transB, const int* m, const int* n, const int* k, const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
-                       const float* beta, float* c, const int* ldc);
-
-// sgemm of libtorch or of a library that it depends on.
-Sgemm findSgemm() {
-  static const Sgemm found = [] {
-    Dl_info library{};
-    if (!dladdr(reinterpret_cast<void*>(&at::get_num_threads), &library) || !library.dli_fname) return Sgemm{nullptr};
-    void* const handle = dlopen(library.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-    return handle ? reinterpret_cast<Sgemm>(dlsym(handle, "sgemm_")) : Sgemm{nullptr};
-  }();
-  return found;
-}
-
-// A stack of matrices as BLAS reads them: rows or columns one after another.
+// A stack of matrices as gemm reads them: rows or columns one after another.
 struct Matrices {
   Tensor owner;
   const float* data;
   int64_t stride;  // from one matrix to the next
-  int ld;
+  int64_t ld;
   bool transposed;  // columns are contiguous
 
   explicit Matrices(const Tensor& x) : owner(x) {
@@ -36,15 +21,14 @@ struct Matrices {
     transposed = !fits(x.stride(2), x.stride(1), cols, rows) && fits(x.stride(1), x.stride(2), rows, cols);
     if (!transposed && !fits(x.stride(2), x.stride(1), cols, rows)) owner = x.contiguous();
     const int64_t outer = transposed ? owner.stride(2) : owner.stride(1), inner = transposed ? rows : cols;
-    ld = static_cast<int>(std::max<int64_t>({1, inner, (transposed ? cols : rows) <= 1 ? inner : outer}));
+    ld = std::max<int64_t>({1, inner, (transposed ? cols : rows) <= 1 ? inner : outer});
     data = owner.data_ptr<float>();
     stride = owner.stride(0);
   }
 };
 
 bool hasLoop(const Tensor& a, const Tensor& b) {
-  return a.is_cpu() && b.is_cpu() && a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat && a.numel() > 0 && b.numel() > 0 && a.size(0) > 1 && a.numel() < INT32_MAX &&
-         b.numel() < INT32_MAX && findSgemm() != nullptr;
+  return a.is_cpu() && b.is_cpu() && a.scalar_type() == at::kFloat && b.scalar_type() == at::kFloat && a.numel() > 0 && b.numel() > 0 && a.size(0) > 1 && hasGemm();
 }
 
 // out (B, m, n), whose matrices are laid out by rows or by columns, becomes a b, or grows by it.
@@ -53,16 +37,14 @@ void multiply(const Tensor& left, const Tensor& right, const Tensor& result, boo
   const bool byColumns = result.stride(2) != 1 && result.size(2) > 1;
   const Tensor a = byColumns ? right.transpose(1, 2) : left, b = byColumns ? left.transpose(1, 2) : right, out = byColumns ? result.transpose(1, 2) : result;
   const Matrices left_(a), right_(b);
-  const int m = static_cast<int>(a.size(1)), k = static_cast<int>(a.size(2)), n = static_cast<int>(b.size(2));
-  const int ldc = static_cast<int>(std::max<int64_t>({1, n, m > 1 ? out.stride(1) : n}));
+  const int64_t m = a.size(1), k = a.size(2), n = b.size(2), ldc = std::max<int64_t>({1, n, m > 1 ? out.stride(1) : n});
   float* const c = out.data_ptr<float>();
   const int64_t step = out.stride(0);
-  const float one = 1, beta = add ? 1.0f : 0.0f;
-  const Sgemm sgemm = findSgemm();
-  const int64_t work = std::max<int64_t>(1, static_cast<int64_t>(m) * n * k);
+  const float beta = add ? 1.0f : 0.0f;
+  const int64_t work = std::max<int64_t>(1, m * n * k);
   at::parallel_for(0, a.size(0), std::max<int64_t>(1, 100'000 / work), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i)  // BLAS counts by columns: b first
-      sgemm(right_.transposed ? "T" : "N", left_.transposed ? "T" : "N", &n, &m, &k, &one, right_.data + i * right_.stride, &right_.ld, left_.data + i * left_.stride, &left_.ld, &beta, c + i * step, &ldc);
+    for (int64_t i = first; i < last; ++i)
+      gemm(left_.transposed, right_.transposed, m, n, k, left_.data + i * left_.stride, left_.ld, right_.data + i * right_.stride, right_.ld, beta, c + i * step, ldc);
   });
 }
 
@@ -73,7 +55,7 @@ Tensor gradientLike(const Tensor& x) {
   return rows || columns ? like : at::empty(x.sizes(), x.options());
 }
 
-Tensor product(const Tensor& a, const Tensor& b, const Optional<Tensor>& add) {
+Tensor stackedProduct(const Tensor& a, const Tensor& b, const Optional<Tensor>& add) {
   if (!hasLoop(a, b)) {
     const Tensor y = at::bmm(a, b);
     return add ? y + add->reshape(y.sizes()) : y;
@@ -96,7 +78,7 @@ struct Bmm : torch::autograd::Function<Bmm> {
     const NoAutocast noAutocast;
     ctx->save_for_backward({a, b});
     if (add) ctx->saved_data["add"] = add->sizes().vec();
-    return product(a, b, add);
+    return stackedProduct(a, b, add);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -125,7 +107,7 @@ Tensor bmm(const Tensor& a, const Tensor& b, const Optional<Tensor>& add) {
   const Optional<Tensor> sum = add ? Optional<Tensor>(add->to(dtype)) : Optional<Tensor>();
   if (wantsGrad(a) || wantsGrad(b) || (add && wantsGrad(*add))) return Bmm::apply(left, right, sum);
   const NoAutocast noAutocast;
-  return product(left, right, sum);
+  return stackedProduct(left, right, sum);
 }
 
 }  // namespace

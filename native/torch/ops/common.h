@@ -32,6 +32,7 @@ void registerMutualInformation(torch::Library& m);
 void registerDepthwise(torch::Library& m);
 void registerScaledAdam(torch::Library& m);
 void registerBmm(torch::Library& m);
+void registerLinear(torch::Library& m);
 
 // Our kernels choose their own precision, forward and backward alike: nothing inside one is to be recast.
 struct NoAutocast {

@@ -19,6 +19,7 @@ void registerOperators() {
   registerDepthwise(operators);
   registerScaledAdam(operators);
   registerBmm(operators);
+  registerLinear(operators);
 }
 
 }  // namespace serac

@@ -11,6 +11,7 @@ const op_depthwise_conv1d = operator("serac::depthwise_conv1d");
 const op_depthwise_conv2d = operator("serac::depthwise_conv2d");
 const op_dropout_shared = operator("serac::dropout_shared");
 const op_limit_param_value = operator("serac::limit_param_value");
+const op_linear = operator("serac::linear");
 const op_mutual_information = operator("serac::mutual_information");
 const op_penalize_abs_values_gt = operator("serac::penalize_abs_values_gt");
 const op_scale_grad = operator("serac::scale_grad");
@@ -63,6 +64,11 @@ export function dropoutShared(x: Tensor, p: number, sharedDim: number, generator
 /** serac::limit_param_value(Tensor x, float min, float max) -> Tensor */
 export function limitParamValue(x: Tensor, min: number, max: number): Tensor {
   return invoke(op_limit_param_value, x, min, max) as Tensor;
+}
+
+/** serac::linear(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor */
+export function linear(x: Tensor, weight: Tensor, bias?: Tensor | null): Tensor {
+  return invoke(op_linear, x, weight, bias) as Tensor;
 }
 
 /** serac::mutual_information(Tensor px, Tensor py, Tensor boundary, bool return_grad=False, bool modified=False) -> (Tensor scores, Tensor px_grad, Tensor py_grad) */

@@ -1,0 +1,56 @@
+// Sums over the rows of a matrix.
+#pragma once
+#include "torch/ops/common.h"
+#include "torch/ops/simd.h"
+
+#include <vector>
+
+namespace serac {
+
+// x (rows, columns), float or bfloat16, contiguous, on the CPU. Rows are summed in float by blocks and these in double, in one order.
+template <typename T>
+void sumColumns(const T* x, int64_t rows, int64_t columns, float* out) {
+  constexpr int64_t kRows = 64;
+  const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), rows * columns / kGrain));
+  const auto size = static_cast<size_t>(columns);
+  std::vector<std::vector<double>> partial(static_cast<size_t>(parts), std::vector<double>(size, 0.0));
+  at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+    std::vector<float> block(size);
+    float* const sums = block.data();
+    for (int64_t part = first; part < last; ++part) {
+      double* const total = partial[static_cast<size_t>(part)].data();
+      const int64_t end = rows * (part + 1) / parts;
+      for (int64_t begin = rows * part / parts; begin < end; begin += kRows) {
+        const int64_t stop = std::min(begin + kRows, end);
+        vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+          float* __restrict s = sums;
+          for (int64_t c = 0; c < columns; ++c) s[c] = 0;
+          for (int64_t r = begin; r < stop; ++r) {
+            const T* __restrict row = x + r * columns;
+            for (int64_t c = 0; c < columns; ++c) s[c] += load(row[c]);
+          }
+          for (int64_t c = 0; c < columns; ++c) total[c] += static_cast<double>(s[c]);
+        });
+      }
+    }
+  });
+  for (size_t c = 0; c < size; ++c) {
+    double sum = 0;
+    for (const auto& part : partial) sum += part[c];
+    out[c] = static_cast<float>(sum);
+  }
+}
+
+// The same of a tensor, in float.
+inline Tensor columnSums(const Tensor& x) {
+  if (!x.is_cpu() || (x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16)) return x.sum({0}, false, computeDtype(x.scalar_type()));
+  const Tensor in = x.contiguous();
+  Tensor out = at::empty({x.size(1)}, x.options().dtype(at::kFloat).requires_grad(false));
+  if (x.scalar_type() == at::kFloat)
+    sumColumns(in.data_ptr<float>(), x.size(0), x.size(1), out.data_ptr<float>());
+  else
+    sumColumns(in.data_ptr<c10::BFloat16>(), x.size(0), x.size(1), out.data_ptr<float>());
+  return out;
+}
+
+}  // namespace serac

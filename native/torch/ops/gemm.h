@@ -1,0 +1,32 @@
+// Products of float matrices as they lie in memory, from wherever they are fastest.
+#pragma once
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+
+namespace serac {
+
+// False where neither oneDNN's nor BLAS's product is to be found; then gemm must not be called.
+bool hasGemm();
+// "oneDNN", "BLAS" or "".
+std::string gemmName();
+
+// c (m, n) = a (m, k) b (k, n) + beta c, all by rows, `ld` elements from one row to the next; transposed, a is stored as (k, m), b as (n, k).
+// Uses libtorch's threads, or the calling thread alone inside of a parallel region.
+void gemm(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+
+// A matrix with rows or columns without holes, as gemm takes it.
+struct Matrix {
+  at::Tensor owner;
+  const float* data;
+  int64_t ld;
+  bool transposed;
+  // x (rows, columns), float, on the CPU; copied where it has holes in both directions.
+  explicit Matrix(const at::Tensor& x);
+};
+
+// a (m, k) times b (k, n), float, on the CPU; added to `bias` (n) where it is defined.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
+
+}  // namespace serac
