@@ -79,15 +79,23 @@ export class Balancer extends Module {
 
   /** What `forward` does when drawn. */
   apply(x: Tensor): Tensor {
+    const [minMean, maxMean, minRms, maxRms, gradScale] = this.range();
+    return ops.balancer(x, minMean, maxMean, minRms, maxRms, gradScale, this.channelDim);
+  }
+
+  /** Draws; for operators that balance what they compute inside: the ranges of mean and rms and the scale, or nothing. */
+  draw(): readonly number[] {
+    return this.decide() ? this.range() : [];
+  }
+
+  private range(): readonly [minMean: number, maxMean: number, minRms: number, maxRms: number, gradScale: number] {
     const { run } = this;
-    return ops.balancer(
-      x,
+    return [
       meanOf(scheduled(this.minPositive, run)),
       meanOf(scheduled(this.maxPositive, run)),
       rmsOverAbs * scheduled(this.minAbs, run),
       rmsOverAbs * scheduled(this.maxAbs, run),
       this.gradScale,
-      this.channelDim,
-    );
+    ];
   }
 }

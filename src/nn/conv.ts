@@ -1,5 +1,5 @@
 /** Convolutions over time, and over time and frequency. */
-import { conv1d, conv2d, type Tensor } from "../torch/index.ts";
+import { conv1d, conv2d, ops, type Tensor } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 
@@ -64,8 +64,9 @@ export class Conv2d extends Module {
     this.bias = this.parameter("bias", init.bias);
   }
 
-  /** @param x (N, in, T, F) @returns (N, out, T', F') */
+  /** @param x (N, in, T, F), best with the channels last in memory, as the result has them @returns (N, out, T', F') */
   forward(x: Tensor): Tensor {
+    if (this.groups === 1) return ops.conv2d(x, this.weight, this.bias, this.stride, this.padding);
     return conv2d(x, this.weight, this.bias, this.stride, this.padding, 1, this.groups);
   }
 }

@@ -4,40 +4,14 @@
 //   dloss/dx = a x + b, a = (-s m / sd^3 + t / v) / n, b = s (1 / sd + m^2 / sd^3) / n
 // with s, t in {-1, 0, 1}: below, inside or above the range of r, of rms. d is that, brought to an rms of grad_scale. (icefall's Balancer.)
 #include "torch/composed/composed.h"
+#include "torch/ops/channelRange.h"
 #include "torch/ops/common.h"
 #include "torch/ops/simd.h"
 
-#include <cmath>
 #include <vector>
 
 namespace serac {
 namespace {
-
-constexpr double kTiny = 1e-20;
-
-struct Range {
-  double minMean, maxMean, minRms, maxRms, gradScale;
-};
-
-struct Line {  // d = a x + b
-  float a, b;
-};
-
-// `sum` and `squares` are those of x - pivot.
-Line lineOf(double pivot, double sum, double squares, double n, const Range& range) {
-  const double shifted = sum / n, m = pivot + shifted;
-  const double variance = std::max(squares / n - shifted * shifted, 0.0), v = variance + m * m;
-  const double sd = std::sqrt(std::max(variance, kTiny)), rms = std::sqrt(std::max(v, kTiny));
-  const double r = m / sd;
-  const double s = r < range.minMean ? -1 : r > range.maxMean ? 1 : 0;
-  const double t = rms < range.minRms ? -1 : rms > range.maxRms ? 1 : 0;
-  const double cubed = variance >= kTiny ? 1 / (sd * sd * sd) : 0;  // no gradient through a clamped value
-  const double a = (-s * m * cubed + (v >= kTiny ? t / (rms * rms) : 0)) / n;
-  const double b = s * (1 / sd + m * m * cubed) / n;
-  const double level = std::sqrt(std::max(a * a * v + 2 * a * b * m + b * b, 0.0));
-  const double scale = range.gradScale / std::max(level, kTiny);
-  return {static_cast<float>(a * scale), static_cast<float>(b * scale)};
-}
 
 // Sums over (outer, inner) of x - pivot for x laid out as (outer, channels, inner), where the pivot of a channel is its first value: float sums of
 // x^2 would lose the variance of a channel whose mean is large. Parts are summed in a fixed order.
@@ -179,14 +153,14 @@ Tensor balanceByOperators(const Tensor& x, const Tensor& grad, int64_t dim, cons
   const auto mean = [&](const Tensor& t) { return others.empty() ? t : t.mean(others, true); };
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.size(dim));
   const Tensor m = mean(wide), v = mean(wide.square());
-  const Tensor variance = v - m.square(), sd = variance.clamp_min(kTiny).sqrt(), rms = v.clamp_min(kTiny).sqrt();
+  const Tensor variance = v - m.square(), sd = variance.clamp_min(kTinyLevel).sqrt(), rms = v.clamp_min(kTinyLevel).sqrt();
   const Tensor r = m / sd;
   const Tensor s = (r > range.maxMean).to(dtype) - (r < range.minMean).to(dtype);
   const Tensor t = (rms > range.maxRms).to(dtype) - (rms < range.minRms).to(dtype);
-  const Tensor cubed = (variance >= kTiny).to(dtype) / (sd * sd * sd);
-  const Tensor d = (t * (v >= kTiny).to(dtype) / rms.square() - s * m * cubed) * wide + s * (1 / sd + m.square() * cubed);
+  const Tensor cubed = (variance >= kTinyLevel).to(dtype) / (sd * sd * sd);
+  const Tensor d = (t * (v >= kTinyLevel).to(dtype) / rms.square() - s * m * cubed) * wide + s * (1 / sd + m.square() * cubed);
   const Tensor level = mean(d.square()).sqrt() / n;  // d lacks the factor 1 / n
-  return (g + g.abs() * d * (range.gradScale / n / level.clamp_min(kTiny))).to(x.scalar_type());
+  return (g + g.abs() * d * (range.gradScale / n / level.clamp_min(kTinyLevel))).to(x.scalar_type());
 }
 
 struct Balancer : torch::autograd::Function<Balancer> {

@@ -33,6 +33,8 @@ void registerDepthwise(torch::Library& m);
 void registerScaledAdam(torch::Library& m);
 void registerBmm(torch::Library& m);
 void registerLinear(torch::Library& m);
+void registerConv2d(torch::Library& m);
+void registerPointwise(torch::Library& m);
 
 // Our kernels choose their own precision, forward and backward alike: nothing inside one is to be recast.
 struct NoAutocast {

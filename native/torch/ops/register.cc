@@ -20,6 +20,8 @@ void registerOperators() {
   registerScaledAdam(operators);
   registerBmm(operators);
   registerLinear(operators);
+  registerConv2d(operators);
+  registerPointwise(operators);
 }
 
 }  // namespace serac

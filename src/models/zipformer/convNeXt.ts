@@ -1,5 +1,5 @@
-import { Balancer, Conv2d, depthwiseConv2d, type Init, Module, type Schedule, ScheduledFloat, SwooshL, scheduled, utteranceMask, Whiten } from "../../nn/index.ts";
-import { isComposed, type Tensor } from "../../torch/index.ts";
+import { Balancer, Conv2d, depthwiseConv2d, type Init, Module, type Schedule, ScheduledFloat, scheduled, utteranceMask, Whiten } from "../../nn/index.ts";
+import { isComposed, ops, type Tensor } from "../../torch/index.ts";
 
 /**
  * A ConvNeXt layer without its norm: depthwise 7x7, then a feed-forward over channels, around a residual.
@@ -10,7 +10,6 @@ export class ConvNeXt extends Module {
   private readonly pointwise1: Conv2d;
   private readonly pointwise2: Conv2d;
   private readonly hiddenBalancer: Balancer;
-  private readonly swoosh: SwooshL;
   private readonly outBalancer: Balancer;
   private readonly outWhiten: Whiten;
   layerDropRate: Schedule = new ScheduledFloat([
@@ -24,7 +23,6 @@ export class ConvNeXt extends Module {
     this.depthwise = this.child("depthwise_conv", new Conv2d({ inChannels: channels, outChannels: channels, groups: channels, kernelSize: [7, 7], padding: [3, 3], generator }));
     this.pointwise1 = this.child("pointwise_conv1", new Conv2d({ inChannels: channels, outChannels: hidden, kernelSize: [1, 1], generator }));
     this.hiddenBalancer = this.child("hidden_balancer", new Balancer({ channelDim: 1, minPositive: 0.3, maxPositive: 1, minAbs: 0.75, maxAbs: 5 }));
-    this.swoosh = this.child("activation", new SwooshL());
     this.pointwise2 = this.child("pointwise_conv2", new Conv2d({ inChannels: hidden, outChannels: channels, kernelSize: [1, 1], initialScale: 0.01, generator }));
     this.outBalancer = this.child("out_balancer", new Balancer({ channelDim: 1, minPositive: 0.4, maxPositive: 0.6, minAbs: 1, maxAbs: 6 }));
     this.outWhiten = this.child("out_whiten", new Whiten({ groups: 1, limit: 5, gradScale: 0.01 }));
@@ -33,11 +31,20 @@ export class ConvNeXt extends Module {
   /** @param x (N, C, T, F) @returns the same shape */
   forward(x: Tensor): Tensor {
     const y = depthwiseConv2d(x, this.depthwise.weight, this.depthwise.bias, [3, 3]);
-    const branch = this.pointwise2.forward(this.swoosh.forward(this.hiddenBalancer.forward(this.pointwise1.forward(y))));
+    const { pointwise1, pointwise2, training } = this;
+    const branch = ops.pointwiseFeedforward(
+      y,
+      pointwise1.weight,
+      pointwise1.bias,
+      pointwise2.weight,
+      pointwise2.bias,
+      training ? this.hiddenBalancer.draw() : [],
+      training ? this.generator : null,
+    );
     if (!this.training) return x.add(branch);
     const batch = x.size(0);
     const mask = utteranceMask(this.random, batch, scheduled(this.layerDropRate, this.run), [batch, 1, 1, 1], branch);
     const sum = this.outBalancer.forward(mask ? (isComposed() ? x.add(branch.mul(mask)) : x.addcmul(branch, mask)) : x.add(branch));
-    return this.outWhiten.forward(sum.transpose(1, 3)).transpose(1, 3); // Whiten wants the channels last
+    return this.outWhiten.forward(sum.permute([0, 2, 3, 1])).permute([0, 3, 1, 2]); // Whiten wants the channels last, where they lie in memory
   }
 }

@@ -1,5 +1,5 @@
 import { Balancer, BiasNorm, Conv2d, expectShape, type Init, Linear, Module, ModuleList, type Schedule, ScheduledFloat, SharedDropout, SwooshR, Whiten } from "../../nn/index.ts";
-import { ops, scope, type Tensor } from "../../torch/index.ts";
+import { isComposed, ops, scope, type Tensor } from "../../torch/index.ts";
 import { ShapeError } from "../../util/errors.ts";
 import { ConvNeXt } from "./convNeXt.ts";
 
@@ -103,11 +103,19 @@ export class Conv2dSubsampling extends Module {
     return {
       x: scope(() => {
         const y = this.convnext.forward(scope(() => this.convolve(x.unsqueeze(1)))); // (N, C, T', F')
-        const z = this.outNorm.forward(this.outWhiten.forward(this.out.forward(y.transpose(1, 2).flatten(2)))); // (N, T', C)
+        const z = this.outNorm.forward(this.outWhiten.forward(this.project(y))); // (N, T', C)
         return this.dropout.forward(z);
       }),
       lengths: lengths.map(subsampledLength),
     };
+  }
+
+  /** The output layer over channels and bins: (N, C, T, F) -> (N, T, D). Its weights, fewer than the values, are brought into the order that those have in memory. */
+  private project(y: Tensor): Tensor {
+    if (isComposed()) return this.out.forward(y.transpose(1, 2).flatten(2));
+    const [channels, bins] = [y.size(1), y.size(3)];
+    const weight = this.out.weight.view([-1, channels, bins]).transpose(1, 2).flatten(1); // (D, F C)
+    return ops.linear(y.permute([0, 2, 3, 1]).flatten(2), weight, this.out.bias);
   }
 
   private convolve(x: Tensor): Tensor {

@@ -7,6 +7,7 @@ const op_activation_dropout_linear = operator("serac::activation_dropout_linear"
 const op_balancer = operator("serac::balancer");
 const op_bias_norm = operator("serac::bias_norm");
 const op_bmm = operator("serac::bmm");
+const op_conv2d = operator("serac::conv2d");
 const op_depthwise_conv1d = operator("serac::depthwise_conv1d");
 const op_depthwise_conv2d = operator("serac::depthwise_conv2d");
 const op_dropout_shared = operator("serac::dropout_shared");
@@ -14,6 +15,7 @@ const op_limit_param_value = operator("serac::limit_param_value");
 const op_linear = operator("serac::linear");
 const op_mutual_information = operator("serac::mutual_information");
 const op_penalize_abs_values_gt = operator("serac::penalize_abs_values_gt");
+const op_pointwise_feedforward = operator("serac::pointwise_feedforward");
 const op_scale_grad = operator("serac::scale_grad");
 const op_scaled_adam_sums = operator("serac::scaled_adam_sums");
 const op_scaled_adam_update_ = operator("serac::scaled_adam_update_");
@@ -44,6 +46,11 @@ export function biasNorm(x: Tensor, bias: Tensor, logScale: Tensor, channelDim?:
 /** serac::bmm(Tensor a, Tensor b, Tensor? add=None) -> Tensor */
 export function bmm(a: Tensor, b: Tensor, add?: Tensor | null): Tensor {
   return invoke(op_bmm, a, b, add) as Tensor;
+}
+
+/** serac::conv2d(Tensor x, Tensor weight, Tensor? bias, int[2] stride, int[2] padding) -> Tensor */
+export function conv2d(x: Tensor, weight: Tensor, bias: Tensor | null | undefined, stride: readonly number[] | number, padding: readonly number[] | number): Tensor {
+  return invoke(op_conv2d, x, weight, bias, stride, padding) as Tensor;
 }
 
 /** serac::depthwise_conv1d(Tensor x, Tensor weight, Tensor? bias, int left, int right) -> Tensor */
@@ -79,6 +86,11 @@ export function mutualInformation(px: Tensor, py: Tensor, boundary: Tensor, retu
 /** serac::penalize_abs_values_gt(Tensor x, float limit, float penalty) -> Tensor */
 export function penalizeAbsValuesGt(x: Tensor, limit: number, penalty: number): Tensor {
   return invoke(op_penalize_abs_values_gt, x, limit, penalty) as Tensor;
+}
+
+/** serac::pointwise_feedforward(Tensor x, Tensor weight1, Tensor bias1, Tensor weight2, Tensor bias2, float[] balance, Generator? generator=None) -> Tensor */
+export function pointwiseFeedforward(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, balance: readonly number[], generator?: Generator | null): Tensor {
+  return invoke(op_pointwise_feedforward, x, weight1, bias1, weight2, bias2, balance, generator) as Tensor;
 }
 
 /** serac::scale_grad(Tensor x, float alpha) -> Tensor */

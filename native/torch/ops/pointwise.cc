@@ -1,0 +1,195 @@
+// pointwise_feedforward: W2 swoosh_l(W1 x + b1) + b2 in every place of x (N, C, H, W), the channels last in memory. The hidden values, several times
+// as many as x, exist for a tile of places at a time: the backward pass computes them again. With `balance` (min_mean, max_mean, min_rms, max_rms,
+// grad_scale) their gradients are balanced as balancer does it; their sums are taken on the way forward.
+#include "torch/composed/composed.h"
+#include "torch/ops/channelRange.h"
+#include "torch/ops/columnSums.h"
+#include "torch/ops/gemm.h"
+#include "torch/ops/swooshMath.h"
+
+#include <cstring>
+
+namespace serac {
+namespace {
+
+constexpr int64_t kTile = 128;  // places
+
+void fillRows(float* to, int64_t rows, const float* row, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * columns, row, sizeof(float) * static_cast<size_t>(columns));
+}
+
+// Weights and sizes. Biases are always there.
+struct Layers {
+  const float *w1, *b1, *w2, *b2;
+  int64_t channels, hidden, out;
+  // h (rows, hidden) of x (rows, channels)
+  void hide(const float* x, int64_t rows, float* h) const {
+    fillRows(h, rows, b1, hidden);
+    gemm(false, true, rows, hidden, channels, x, channels, w1, channels, 1.0f, h, hidden);
+  }
+};
+
+void addSums(const float* h, int64_t rows, int64_t channels, const float* pivot, float* sum, float* squares) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    float *__restrict s = sum, *__restrict q = squares;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < channels; ++c) {
+        const float v = h[r * channels + c] - pivot[c];
+        s[c] += v;
+        q[c] = mulAdd<isa>(v, v, q[c]);
+      }
+  });
+}
+
+void activate(float* h, int64_t n) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) h[i] = swoosh<isa>(h[i], kSwooshL);
+  });
+}
+
+// h becomes its activation, dh the gradient of h.
+void activateBackward(float* h, float* dh, int64_t rows, int64_t channels, const float* a, const float* b) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r) {
+      float *__restrict hr = h + r * channels, *__restrict gr = dh + r * channels;
+      for (int64_t c = 0; c < channels; ++c) {
+        const float v = hr[c];
+        float g;
+        hr[c] = swooshAndLogistic<isa>(v, kSwooshL, g);
+        const float d = gr[c] * (g - 0.08f);
+        gr[c] = mulAdd<isa>(__builtin_fabsf(d), mulAdd<isa>(a[c], v, b[c]), d);
+      }
+    }
+  });
+}
+
+void addRows(const float* x, int64_t rows, int64_t columns, float* sum) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    float* __restrict s = sum;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c) s[c] += x[r * columns + c];
+  });
+}
+
+Tensor placesOf(const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); }
+
+struct Feedforward : torch::autograd::Function<Feedforward> {
+  static Layers layersOf(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
+    return {w1.data_ptr<float>(), b1.data_ptr<float>(), w2.data_ptr<float>(), b2.data_ptr<float>(), w1.size(1), w1.size(0), w2.size(0)};
+  }
+
+  // y, and the balancer's lines (2, hidden) where `range` has five numbers.
+  static std::pair<Tensor, Tensor> value(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const std::vector<double>& range) {
+    const Tensor in = placesOf(x);
+    const Layers layers = layersOf(w1, b1, w2, b2);
+    const int64_t places = in.numel() / layers.channels, hidden = layers.hidden;
+    Tensor y = at::empty({x.size(0), x.size(2), x.size(3), layers.out}, in.options().requires_grad(false));
+    const float* from = in.data_ptr<float>();
+    float* to = y.data_ptr<float>();
+    const bool balanced = !range.empty();
+    std::vector<float> pivot(static_cast<size_t>(hidden));
+    if (balanced) layers.hide(from, 1, pivot.data());
+    const int64_t tiles = (places + kTile - 1) / kTile, parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), tiles));
+    std::vector<double> sums(static_cast<size_t>(parts * 2 * hidden), 0.0);
+    at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+      std::vector<float> h(static_cast<size_t>(kTile * hidden)), tileSums(static_cast<size_t>(2 * hidden));
+      for (int64_t part = first; part < last; ++part)
+        for (int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; ++tile) {
+          const int64_t begin = tile * kTile, rows = std::min(kTile, places - begin);
+          layers.hide(from + begin * layers.channels, rows, h.data());
+          if (balanced) {
+            std::fill(tileSums.begin(), tileSums.end(), 0.0f);
+            addSums(h.data(), rows, hidden, pivot.data(), tileSums.data(), tileSums.data() + hidden);
+            for (int64_t c = 0; c < 2 * hidden; ++c) sums[static_cast<size_t>(part * 2 * hidden + c)] += static_cast<double>(tileSums[static_cast<size_t>(c)]);
+          }
+          activate(h.data(), rows * hidden);
+          float* out = to + begin * layers.out;
+          fillRows(out, rows, layers.b2, layers.out);
+          gemm(false, true, rows, layers.out, hidden, h.data(), hidden, layers.w2, hidden, 1.0f, out, layers.out);
+        }
+    });
+    Tensor lines;
+    if (balanced) {
+      lines = at::empty({2, hidden}, y.options());
+      float* line = lines.data_ptr<float>();
+      for (int64_t c = 0; c < hidden; ++c) {
+        double sum = 0, squares = 0;
+        for (int64_t part = 0; part < parts; ++part) sum += sums[static_cast<size_t>(part * 2 * hidden + c)], squares += sums[static_cast<size_t>((part * 2 + 1) * hidden + c)];
+        const Line l = lineOf(static_cast<double>(pivot[static_cast<size_t>(c)]), sum, squares, static_cast<double>(places), {range[0], range[1], range[2], range[3], range[4]});
+        line[c] = l.a;
+        line[hidden + c] = l.b;
+      }
+    }
+    return {y.permute({0, 3, 1, 2}), lines};
+  }
+
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, std::vector<double> range) {
+    auto [y, lines] = value(x, w1, b1, w2, b2, range);
+    ctx->save_for_backward({x, w1, b1, w2, b2, lines});
+    return sameStorage(y);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const NoAutocast noAutocast;
+    const auto saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3], &b2 = saved[4];
+    const Tensor in = placesOf(x), grad = placesOf(grads[0]);
+    const Layers layers = layersOf(w1, b1, w2, b2);
+    const int64_t channels = layers.channels, hidden = layers.hidden, out = layers.out, places = in.numel() / channels;
+    const auto options = in.options().requires_grad(false);
+    const Tensor lines = saved[5].defined() ? saved[5] : at::zeros({2, hidden}, options);
+    Tensor dx = at::empty(in.sizes(), options);
+    const int64_t tiles = (places + kTile - 1) / kTile, parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), tiles));
+    Tensor dw1 = at::zeros({parts, hidden, channels}, options), dw2 = at::zeros({parts, out, hidden}, options), db1 = at::zeros({parts, hidden}, options);
+    const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>(), *a = lines.data_ptr<float>(), *b = a + hidden;
+    float *to = dx.data_ptr<float>(), *dtaps1 = dw1.data_ptr<float>(), *dtaps2 = dw2.data_ptr<float>(), *dbias = db1.data_ptr<float>();
+    at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+      std::vector<float> h(static_cast<size_t>(kTile * hidden)), dh(static_cast<size_t>(kTile * hidden));
+      for (int64_t part = first; part < last; ++part)
+        for (int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; ++tile) {
+          const int64_t begin = tile * kTile, rows = std::min(kTile, places - begin);
+          const float *xt = from + begin * channels, *g = up + begin * out;
+          layers.hide(xt, rows, h.data());
+          gemm(false, false, rows, hidden, out, g, out, layers.w2, hidden, 0.0f, dh.data(), hidden);
+          activateBackward(h.data(), dh.data(), rows, hidden, a, b);
+          gemm(true, false, out, hidden, rows, g, out, h.data(), hidden, 1.0f, dtaps2 + part * out * hidden, hidden);
+          gemm(true, false, hidden, channels, rows, dh.data(), hidden, xt, channels, 1.0f, dtaps1 + part * hidden * channels, channels);
+          gemm(false, false, rows, channels, hidden, dh.data(), hidden, layers.w1, channels, 0.0f, to + begin * channels, channels);
+          addRows(dh.data(), rows, hidden, dbias + part * hidden);
+        }
+    });
+    return {dx.permute({0, 3, 1, 2}), dw1.sum({0}).view(w1.sizes()), db1.sum({0}), dw2.sum({0}).view(w2.sizes()), columnSums(grad.view({-1, out})), {}};
+  }
+};
+
+Tensor compose(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, at::ArrayRef<double> range, const OptionalGenerator& generator) {
+  Tensor h = at::conv2d(x, w1, b1);
+  if (!range.empty() && wantsGrad(h)) h = composition::balancer(h, 1, range[0], range[1], range[2], range[3], range[4]);
+  h = generator.has_value() ? composition::swoosh(h, true, generator) : composition::swooshExact(h, true);
+  return at::conv2d(h, w2, b2);
+}
+
+Tensor pointwiseFeedforward(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, at::ArrayRef<double> balance, const OptionalGenerator& generator) {
+  constexpr const char* kName = "pointwise_feedforward";
+  checkFloating(kName, x);
+  TORCH_CHECK(x.dim() == 4 && w1.dim() == 4 && w1.size(1) == x.size(1) && w1.size(2) == 1 && w1.size(3) == 1, kName, ": x must be (N, C, H, W), it has shape ", x.sizes(), ", the first weight has shape ", w1.sizes());
+  TORCH_CHECK(w2.dim() == 4 && w2.size(1) == w1.size(0) && w2.size(2) == 1 && w2.size(3) == 1, kName, ": the weights have shapes ", w1.sizes(), " and ", w2.sizes());
+  TORCH_CHECK(b1.dim() == 1 && b1.size(0) == w1.size(0) && b2.dim() == 1 && b2.size(0) == w2.size(0), kName, ": the biases have shapes ", b1.sizes(), " and ", b2.sizes());
+  TORCH_CHECK(balance.empty() || balance.size() == 5, kName, ": balance must be min_mean, max_mean, min_rms, max_rms, grad_scale");
+  bool own = !composed() && hasGemm() && x.numel() > 0 && autocastDtype(x) == at::kFloat;
+  bool gradient = false;
+  for (const Tensor* t : {&x, &w1, &b1, &w2, &b2}) own = own && t->is_cpu() && t->scalar_type() == at::kFloat, gradient = gradient || wantsGrad(*t);
+  if (!own) return compose(x, w1, b1, w2, b2, balance, generator);
+  const NoAutocast noAutocast;
+  const Tensor first = w1.contiguous(), second = w2.contiguous();
+  if (!gradient) return Feedforward::value(x, first, b1.contiguous(), second, b2.contiguous(), {}).first;
+  return Feedforward::apply(x, first, b1.contiguous(), second, b2.contiguous(), balance.vec());
+}
+
+}  // namespace
+
+void registerPointwise(torch::Library& m) {
+  m.def("pointwise_feedforward(Tensor x, Tensor weight1, Tensor bias1, Tensor weight2, Tensor bias2, float[] balance, Generator? generator=None) -> Tensor", &pointwiseFeedforward);
+}
+
+}  // namespace serac
