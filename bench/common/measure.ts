@@ -14,8 +14,9 @@ export function least(body: () => void, repeats = 5): number {
 
 /** One line that says what the figures below it were measured with. */
 export function setting(): string {
-  const { version, threads, blas } = describeLibtorch();
+  const { version, threads, blas, products } = describeLibtorch();
   const name = blas.find((line) => line.includes("OpenBLAS"))?.split("|")[1];
   const threading = ["sequential", "pthread", "OpenMP"][Number(/parallel=(\d)/.exec(name ?? "")?.[1])] ?? "";
-  return `libtorch ${version}, ${name ? `${/OpenBLAS \S+/.exec(name)?.[0]} ${threading}` : "another BLAS"}, ${threads} thread${threads === 1 ? "" : "s"}, Node ${process.versions.node}`;
+  const core = /USE_OPENMP (\S+)|AFFINITY (\S+) MAX/.exec(name ?? "");
+  return `libtorch ${version}, ${name ? `${/OpenBLAS \S+/.exec(name)?.[0]} ${threading} ${core?.[1] ?? core?.[2] ?? ""}` : "another BLAS"}, own operators multiply by ${products || "libtorch"}, ${threads} thread${threads === 1 ? "" : "s"}, Node ${process.versions.node}`;
 }

@@ -61,7 +61,10 @@ export class Trainee {
     const loss = scope(() => {
       const total = autocast({ enabled: bf16 }, () => {
         const { simple, pruned, ctc } = asrLoss(model, { x: batch.x, xLens: batch.xLens, y: batch.y });
-        return (simple as Tensor).mul(0.5).add(pruned as Tensor).add((ctc as Tensor).mul(0.2));
+        return (simple as Tensor)
+          .mul(0.5)
+          .add(pruned as Tensor)
+          .add((ctc as Tensor).mul(0.2));
       });
       times.push(performance.now());
       total.backward();

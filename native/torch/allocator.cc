@@ -9,7 +9,6 @@
 #include <torch/csrc/api/include/torch/version.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -42,7 +41,7 @@ class Blocks {
   static size_t rounded(size_t n) {
     size_t step = kLarge / 8;
     while (step * 16 <= n) step *= 2;
-    return (n + step - 1) / step * step;
+    return (n + step - 1) / step * step;  // whole pages: the steps are at least of 32 KiB
   }
 
   // A block of at least `n` bytes (rounded), or null when none is kept; `n` becomes its size.
@@ -75,7 +74,7 @@ class Blocks {
   void makeRoom() {
     while (keptBytes_ > 0 && used_ + keptBytes_ > most_ + most_ / 10) {
       const auto last = std::prev(kept_.end());
-      std::free(last->second.back());
+      munmap(last->second.back(), last->first);
       keptBytes_ -= last->first;
       last->second.pop_back();
       if (last->second.empty()) kept_.erase(last);
@@ -92,11 +91,19 @@ Blocks& blocks() {
   return *all;
 }
 
+// From the system itself: malloc's own memory is left as it is without us. Blocks begin at huge pages where they have some.
 void* newBlock(size_t n) {
-  const size_t alignment = n >= 2 * kHugePage ? kHugePage : size_t{4096};
-  void* block = nullptr;
-  TORCH_CHECK(posix_memalign(&block, alignment, n) == 0, "not enough memory: ", n, " bytes were asked for");
-  if (alignment == kHugePage) madvise(block, n, MADV_HUGEPAGE);  // a wish: where it is not granted, pages are small
+  const size_t slack = n >= kHugePage ? kHugePage : 0;
+  void* const mapped = mmap(nullptr, n + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TORCH_CHECK(mapped != MAP_FAILED, "not enough memory: ", n, " bytes were asked for");
+  auto* block = static_cast<char*>(mapped);
+  if (slack > 0) {
+    const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(block) % kHugePage) % kHugePage;
+    if (before > 0) munmap(block, before);
+    if (before < slack) munmap(block + before + n, slack - before);
+    block += before;
+    madvise(block, n, MADV_HUGEPAGE);  // a wish: where it is not granted, pages are small
+  }
   return block;
 }
 

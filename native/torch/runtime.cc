@@ -9,6 +9,7 @@
 #include "environment.h"
 #include "torch/allocator.h"
 #include "torch/composed/composed.h"
+#include "torch/ops/gemm.h"
 
 namespace serac {
 namespace {
@@ -97,6 +98,7 @@ napi_value describe(napi_env env, napi_callback_info) {
     set(env, result, "config", fromString(env, at::show_config()));
     set(env, result, "parallel", fromString(env, at::get_parallel_info()));
     set(env, result, "threads", fromDouble(env, at::get_num_threads()));
+    set(env, result, "products", fromString(env, gemmName()));
     set(env, result, "cuda", fromBool(env, at::hasCUDA()));
     Dl_info library{};
     set(env, result, "path", fromString(env, dladdr(reinterpret_cast<void*>(&at::get_num_threads), &library) && library.dli_fname ? library.dli_fname : ""));

@@ -1,5 +1,5 @@
 /** Which cells of the transducer lattice are worth the full joiner. */
-import { arange, cat, isComposed, constantPadNd, embedding, noGrad, scope, type Tensor, where, zeros } from "../torch/index.ts";
+import { arange, cat, constantPadNd, embedding, isComposed, noGrad, scope, type Tensor, where, zeros } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { checkRnntType, expectShape, type RnntType } from "./lattice.ts";
 

@@ -1,4 +1,4 @@
-import { callOperator, full, isComposed, type Tensor } from "../torch/index.ts";
+import { full, ops, type Tensor } from "../torch/index.ts";
 import type { Init } from "./init.ts";
 import { limitParamValue } from "./limitParamValue.ts";
 import { Module, type Parameter } from "./module.ts";
@@ -33,8 +33,7 @@ export class Bypass extends Module {
    */
   forward(input: Tensor, output: Tensor): Tensor {
     const scale = this.training ? this.trainingScale(output) : this.scale;
-    if (!isComposed() && input.dtype === output.dtype && input.dtype === scale.dtype) return callOperator("aten::lerp.Tensor", [input, output, scale]) as Tensor;
-    return input.add(output.sub(input).mul(scale));
+    return ops.bypass(input, output, scale);
   }
 
   private trainingScale(output: Tensor): Tensor {

@@ -1,4 +1,4 @@
-import { isComposed, ops, type Tensor } from "../torch/index.ts";
+import { ops, type Tensor } from "../torch/index.ts";
 import { type Init, weightAndBias } from "./init.ts";
 import { Module, type Parameter } from "./module.ts";
 import { expectChannels } from "./shapes.ts";
@@ -36,25 +36,5 @@ export class Linear extends Module {
   forward(x: Tensor): Tensor {
     expectChannels("Linear", x, this.inFeatures);
     return ops.linear(x, this.weight, this.bias);
-  }
-
-  /**
-   * The outputs in parts, each contiguous: cheaper than to split the whole when the parts are needed on their own.
-   * @param x (..., in)
-   * @param sizes of the parts, in order; their sum is `outFeatures`
-   */
-  forwardParts(x: Tensor, sizes: readonly number[]): Tensor[] {
-    expectChannels("Linear", x, this.inFeatures);
-    if (isComposed()) {
-      const whole = ops.linear(x, this.weight.slice(0, 0, sizes.reduce((a, b) => a + b, 0)), this.bias?.slice(0, 0, sizes.reduce((a, b) => a + b, 0)));
-      return whole.split([...sizes], -1);
-    }
-    let start = 0;
-    return sizes.map((size) => {
-      const end = start + size;
-      const part = ops.linear(x, this.weight.slice(0, start, end), this.bias?.slice(0, start, end));
-      start = end;
-      return part;
-    });
   }
 }

@@ -36,6 +36,8 @@ export interface LibtorchDescription {
   config: string;
   parallel: string;
   threads: number;
+  /** Whose products of float matrices serac's operators use: "oneDNN", "BLAS", or "" for libtorch's. */
+  products: string;
   cuda: boolean;
   path: string;
   /** "path|the library's own description" for each BLAS loaded in the process. */

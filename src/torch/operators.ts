@@ -146,13 +146,18 @@ export const functions: Record<string, readonly string[]> = {
 /** Operators of our own: `serac::name`, functions of the namespace `ops`. */
 export const own: readonly string[] = [
   "activation_dropout_linear",
+  "attend",
+  "attention_weights",
   "balancer",
   "bias_norm",
   "bmm",
+  "bypass",
   "conv2d",
   "depthwise_conv1d",
   "depthwise_conv2d",
+  "downsample",
   "dropout_shared",
+  "glu",
   "limit_param_value",
   "linear",
   "mutual_information",

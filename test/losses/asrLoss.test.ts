@@ -1,6 +1,6 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { asrLoss } from "../../src/losses/asrLoss.ts";
-import { Generator, noGrad, scope, type Tensor } from "../../src/torch/index.ts";
+import { Generator, noGrad, scope, setComposed, type Tensor } from "../../src/torch/index.ts";
 import { golden } from "../golden.ts";
 import { goldenModel, NeverRandom, withoutDropping } from "../models/helpers.ts";
 
@@ -20,7 +20,9 @@ describe.each(["asr_full", "asr_causal"])("%s", (name) => {
   });
 });
 
-test("gradients of all parameters equal the reference, with everything random off", () => {
+test.each([false, true])("gradients of all parameters equal the reference, with everything random off; composed: %s", (asReference) => {
+  const before = setComposed(asReference);
+  onTestFinished(() => void setComposed(before));
   const { model, x, xLens, y } = goldenModel("asr_full");
   const { tensors } = golden("asr_full_grads");
   model.train({ random: new NeverRandom(1), generator: new Generator(1) });

@@ -1,6 +1,6 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { AsrModel } from "../../src/models/index.ts";
-import { Generator, liveTensors, noGrad, randn, scope, type Tensor, zeros } from "../../src/torch/index.ts";
+import { Generator, liveTensors, noGrad, randn, scope, setComposed, type Tensor, zeros } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { goldenModel, under } from "./helpers.ts";
 
@@ -16,7 +16,9 @@ describe.each(["asr_full", "asr_causal"])("%s", (name) => {
     for (const [key, parameter] of own) expect(parameter.shape, key).toEqual(expected.get(key)?.shape);
   });
 
-  test("embedding, encoder and CTC output equal the reference", () => {
+  test.each([false, true])("embedding, encoder and CTC output equal the reference; composed: %s", (asReference) => {
+    const before = setComposed(asReference);
+    onTestFinished(() => void setComposed(before));
     noGrad(() => {
       const embedded = model.encoderEmbed.forward(x, xLens);
       expect(embedded.lengths).toEqual((tensors.embed_lens as Tensor).toArray());

@@ -46,19 +46,21 @@ describe("parts equal the reference", () => {
 
   const x = at("attn_weights.x");
   const weights = at("attn_weights.y"); // (h, N, T, T)
-  const batchFirst = weights.transpose(0, 1).reshape([8, 19, 19]);
+  const headFirst = weights.reshape([8, 19, 19]);
 
   test("attention weights", () => {
     const module = new AttentionWeights({ channels: 24, posDim: 48, heads: 4, queryHeadDim: 8, posHeadDim: 4, generator });
     module.loadStateDict(under(g, "attn_weights.param."));
-    const mask = at("attn_weights.key_padding_mask").to({ dtype: "bool" }).unsqueeze(1).repeatInterleave(4, 0);
-    expect(module.forward(x, at("attn_weights.pos_emb"), mask)).toBeAllClose(batchFirst);
+    const mask = at("attn_weights.key_padding_mask").to({ dtype: "bool" }).unsqueeze(1);
+    const { weights, first } = module.forward(x, at("attn_weights.pos_emb"), mask);
+    expect(weights).toBeAllClose(headFirst);
+    expect(first).toBeAllClose(at("attn_weights.y").select(0, 0));
   });
 
   test("self-attention, attention of gated values, feed-forward", () => {
     const self = new SelfAttention({ channels: 24, heads: 4, valueHeadDim: 12, generator });
     self.loadStateDict(under(g, "self_attn.param."));
-    expect(self.forward(x, batchFirst)).toBeAllClose(at("self_attn.y"));
+    expect(self.forward(x, headFirst)).toBeAllClose(at("self_attn.y"));
     const nonlin = new NonlinAttention({ channels: 24, hidden: 18, generator });
     nonlin.loadStateDict(under(g, "nonlin_attn.param."));
     expect(nonlin.forward(x, weights.select(0, 0))).toBeAllClose(at("nonlin_attn.y"));

@@ -170,15 +170,6 @@ test("padding masks mark what is beyond an utterance", () => {
   expect(paddingMask([4, 4], 4)).toBeNull();
 });
 
-test("the parts of a linear layer are those of the whole", () => {
-  const layer = new Linear({ inFeatures: 5, outFeatures: 9, generator: generator() });
-  const x = waves([2, 3, 5]);
-  const whole = layer.forward(x);
-  const [a, b] = layer.forwardParts(x, [4, 5]) as [Tensor, Tensor];
-  expect(a).toBeAllClose(whole.slice(-1, 0, 4));
-  expect(b).toBeAllClose(whole.slice(-1, 4, 9));
-});
-
 test("initial weights are PyTorch's in spread, and smaller where scaled", () => {
   const plain = new Linear({ inFeatures: 100, outFeatures: 200, generator: generator() });
   expect(plain.weight.abs().max().item()).toBeLessThanOrEqual(0.1);

@@ -22,6 +22,8 @@ Tensor limitParamValue(const Tensor& x, double min, double max);
 Tensor penalizeAbsValuesGt(const Tensor& x, double limit, double penalty);
 Tensor biasNorm(const Tensor& x, const Tensor& bias, const Tensor& logScale, int64_t dim);
 Tensor softmax(const Tensor& x, int64_t dim);
+Tensor attentionWeights(const Tensor& query, const Tensor& key, const Optional<Tensor>& position, const Optional<Tensor>& encoding, const Optional<Tensor>& mask, int64_t heads, double limit, double penalty);
+Tensor attend(const Tensor& weights, const Tensor& values);
 Tensor dropoutShared(const Tensor& x, double p, int64_t dim, const OptionalGenerator& generator);
 Tensor activationDropoutLinear(const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, bool left, double p, int64_t sharedDim, const OptionalGenerator& generator);
 

@@ -4,7 +4,7 @@
 //   dloss/dx = a x + b, a = (-s m / sd^3 + t / v) / n, b = s (1 / sd + m^2 / sd^3) / n
 // with s, t in {-1, 0, 1}: below, inside or above the range of r, of rms. d is that, brought to an rms of grad_scale. (icefall's Balancer.)
 #include "torch/composed/composed.h"
-#include "torch/ops/channelRange.h"
+#include "torch/ops/balancer.h"
 #include "torch/ops/common.h"
 #include "torch/ops/simd.h"
 
@@ -119,6 +119,17 @@ void addGradient(const T* x, const T* grad, T* out, const std::vector<float>& a,
 }
 
 template <typename T>
+void linesOf(const T* x, int64_t outer, int64_t channels, int64_t inner, const Range& range, float* a, float* b) {
+  const std::vector<float> pivots = pivotsOf(x, channels, inner);
+  const Sums sums = channelSums(x, pivots, outer, channels, inner);
+  for (size_t c = 0; c < pivots.size(); ++c) {
+    const Line line = lineOf(pivots[c], sums.sum[c], sums.squares[c], static_cast<double>(outer * inner), range);
+    a[c] = line.a;
+    b[c] = line.b;
+  }
+}
+
+template <typename T>
 Tensor balanceLoop(const Tensor& x, const Tensor& grad, int64_t dim, const Range& range) {
   // Channels last in memory: rows of channels; else (outer, channels, inner).
   const Tensor moved = x.movedim(dim, -1);
@@ -131,14 +142,8 @@ Tensor balanceLoop(const Tensor& x, const Tensor& grad, int64_t dim, const Range
   if (!last)
     for (int64_t i = dim + 1; i < x.dim(); ++i) inner *= x.size(i);
   const int64_t outer = x.numel() / (channels * inner);
-  const std::vector<float> pivots = pivotsOf(in.data_ptr<T>(), channels, inner);
-  const Sums sums = channelSums(in.data_ptr<T>(), pivots, outer, channels, inner);
   std::vector<float> a(static_cast<size_t>(channels)), b(static_cast<size_t>(channels));
-  for (size_t c = 0; c < a.size(); ++c) {
-    const Line line = lineOf(pivots[c], sums.sum[c], sums.squares[c], static_cast<double>(outer * inner), range);
-    a[c] = line.a;
-    b[c] = line.b;
-  }
+  linesOf(in.data_ptr<T>(), outer, channels, inner, range, a.data(), b.data());
   addGradient(in.data_ptr<T>(), g.data_ptr<T>(), out.data_ptr<T>(), a, b, outer, channels, inner);
   return last ? out.movedim(-1, dim) : out;
 }
@@ -203,6 +208,17 @@ Tensor balancer(const Tensor& x, double minMean, double maxMean, double minRms, 
 }
 
 }  // namespace
+
+Tensor balancerLines(const Tensor& x, const Range& range) {
+  const int64_t channels = x.size(-1), rows = x.numel() / channels;
+  Tensor lines = at::empty({2, channels}, x.options().dtype(at::kFloat).requires_grad(false));
+  float *a = lines.data_ptr<float>(), *b = a + channels;
+  if (x.scalar_type() == at::kFloat)
+    linesOf(x.data_ptr<float>(), rows, channels, 1, range, a, b);
+  else
+    linesOf(x.data_ptr<c10::BFloat16>(), rows, channels, 1, range, a, b);
+  return lines;
+}
 
 void registerBalancer(torch::Library& m) {
   m.def("balancer(Tensor x, float min_mean, float max_mean, float min_rms, float max_rms, float grad_scale, int channel_dim) -> Tensor", &balancer);

@@ -33,6 +33,10 @@ void registerDepthwise(torch::Library& m);
 void registerScaledAdam(torch::Library& m);
 void registerBmm(torch::Library& m);
 void registerLinear(torch::Library& m);
+void registerGlu(torch::Library& m);
+void registerBypass(torch::Library& m);
+void registerDownsample(torch::Library& m);
+void registerAttention(torch::Library& m);
 void registerConv2d(torch::Library& m);
 void registerPointwise(torch::Library& m);
 

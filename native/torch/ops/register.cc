@@ -20,6 +20,10 @@ void registerOperators() {
   registerScaledAdam(operators);
   registerBmm(operators);
   registerLinear(operators);
+  registerGlu(operators);
+  registerBypass(operators);
+  registerDownsample(operators);
+  registerAttention(operators);
   registerConv2d(operators);
   registerPointwise(operators);
 }

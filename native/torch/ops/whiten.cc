@@ -2,7 +2,8 @@
 //   metric = b / (a^2 + 1e-20), a the mean of all diagonal entries, b = sum(S^2) / (G c); it is at least 1, and 1 where every S_g is a multiple of I.
 // Its gradient is X_g (S_g - (b a / (a^2 + 1e-20)) I) * 4 / (G c (a^2 + 1e-20)); X is centred, so centring adds nothing to it. (icefall's Whiten.)
 #include "torch/composed/composed.h"
-#include "torch/ops/common.h"
+#include "torch/ops/columnSums.h"
+#include "torch/ops/gemm.h"
 
 namespace serac {
 namespace {
@@ -10,21 +11,53 @@ namespace {
 constexpr double kTiny = 1e-20;
 
 struct Statistics {
-  Tensor x;           // (G, n, c), centred
+  Tensor x;           // (n, C), centred
   Tensor covariance;  // (G, c, c)
   Tensor a, b;
   Tensor metric() const { return b / (a.square() + kTiny); }
 };
 
+bool hasLoop(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat && hasGemm(); }
+
+// (n, C) as (G, n, c), a view
+Tensor grouped(const Tensor& x, int64_t groups) { return x.view({x.size(0), groups, -1}).transpose(0, 1); }
+
+// The products of the groups of a (n, C), or its transpose, with those of b; `out` is (G, c, c) or (n, C).
+void multiplyGroups(bool transposed, const Tensor& a, const Tensor& b, const Tensor& out, int64_t groups) {
+  const int64_t rows = a.size(0), channels = a.size(1), width = channels / groups;
+  const float *from = a.data_ptr<float>(), *by = b.data_ptr<float>();
+  float* to = out.data_ptr<float>();
+  for (int64_t g = 0; g < groups; ++g) {
+    if (transposed)
+      gemm(true, false, width, width, rows, from + g * width, channels, by + g * width, channels, 0.0f, to + g * width * width, width);
+    else
+      gemm(false, false, rows, width, width, from + g * width, channels, by + g * width * width, width, 0.0f, to + g * width, channels);
+  }
+}
+
 Statistics statistics(const Tensor& x, int64_t groups) {
-  const int64_t channels = x.size(-1);
+  const int64_t channels = x.size(-1), width = channels / groups;
   Statistics s;
-  s.x = toCompute(x).reshape({-1, groups, channels / groups}).transpose(0, 1);
-  s.x = s.x - s.x.mean({1}, true);
-  s.covariance = at::bmm(s.x.transpose(1, 2), s.x);
+  const Tensor rows = toCompute(x).reshape({-1, channels}).contiguous();
+  if (hasLoop(rows)) {
+    s.x = rows - columnSums(rows).div_(static_cast<double>(rows.size(0)));
+    s.covariance = at::empty({groups, width, width}, s.x.options().requires_grad(false));
+    multiplyGroups(true, s.x, s.x, s.covariance, groups);
+  } else {
+    s.x = rows - rows.mean({0}, true);
+    s.covariance = at::bmm(grouped(s.x, groups).transpose(1, 2), grouped(s.x, groups));
+  }
   s.a = s.covariance.diagonal(0, 1, 2).mean();
   s.b = s.covariance.square().sum() / channels;
   return s;
+}
+
+// x_g m_g of all groups, as (n, C)
+Tensor timesGroups(const Tensor& x, const Tensor& m) {
+  if (!hasLoop(x)) return at::bmm(grouped(x, m.size(0)), m).transpose(0, 1).reshape(x.sizes());
+  Tensor out = at::empty_like(x);
+  multiplyGroups(false, x, m, out, m.size(0));
+  return out;
 }
 
 void check(const char* name, const Tensor& x, int64_t groups) {
@@ -56,9 +89,10 @@ struct Whiten : torch::autograd::Function<Whiten> {
         const Tensor a2 = s.a.square() + kTiny;
         Tensor inner = s.covariance.clone();
         inner.diagonal(0, 1, 2).sub_(s.b * s.a / a2);
-        const Tensor extra = at::bmm(s.x, inner.mul_(4 / (a2 * x.size(-1)))).transpose(0, 1).reshape(x.sizes());
+        const Tensor extra = timesGroups(s.x, inner.mul_(4 / (a2 * x.size(-1)))).view(x.sizes());
         const Tensor g = toCompute(grads[0]);
-        out = (g + extra * (g.norm() * ctx->saved_data["grad_scale"].toDouble() / (extra.norm() + kTiny))).to(x.scalar_type());
+        const double scale = g.norm().item<double>() * ctx->saved_data["grad_scale"].toDouble() / (extra.norm().item<double>() + kTiny);
+        out = at::add(g, extra, scale).to(x.scalar_type());
       }
     }
     return {out, {}, {}, {}, {}};

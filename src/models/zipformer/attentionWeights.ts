@@ -44,35 +44,18 @@ export class AttentionWeights extends Module {
   /**
    * @param x (T, N, C)
    * @param posEmb (1, 2 T - 1, D), encodings of the offsets source - target from -(T - 1) on
-   * @param mask bool, broadcasts to (N h, T target, T source), true = not attended to; null for none
-   * @returns (N h, T, T), rows sum to 1
+   * @param mask bool, broadcasts to (N, T target, T source), true = not attended to; null for none
+   * @returns weights (h N, T, T), rows sum to 1, and those of the first head (N, T, T)
    */
-  forward(x: Tensor, posEmb: Tensor, mask: Tensor | null): Tensor {
+  forward(x: Tensor, posEmb: Tensor, mask: Tensor | null): { weights: Tensor; first: Tensor } {
     expectChannels("AttentionWeights", x, this.channels);
-    const { heads, queryHeadDim, posHeadDim } = this;
-    const [frames, batch] = x.shape as [number, number];
-    const usePositions = !(this.training && this.random.uniform() < scheduled(this.posSkipRate, this.run));
-    const sizes = [heads * queryHeadDim, heads * queryHeadDim, heads * posHeadDim];
-    const [query, projectedKey, position] = this.inProj.forwardParts(x, usePositions ? sizes : sizes.slice(0, 2)) as [Tensor, Tensor, Tensor | undefined];
-    const key = this.training ? this.whitenKeys.forward(this.balanceKeys.forward(projectedKey)) : projectedKey;
-    const q = query.reshape([frames, batch * heads, queryHeadDim]).transpose(0, 1); // (N h, T, d)
-    const k = key.reshape([frames, batch * heads, queryHeadDim]).permute([1, 2, 0]); // (N h, d, T)
-    let scores = ops.bmm(q, k, position && this.positionScores(position, posEmb));
-    if (this.training && this.random.uniform() < 0.1) scores = ops.penalizeAbsValuesGt(scores, 25, 1e-4);
-    // -1000 in place of minus infinity: a row without any source must not become NaN
-    if (mask) scores = scores.maskedFill_(mask, -1000);
-    return ops.softmax(scores, -1);
-  }
-
-  /** @param position (T, N, h p) @returns (N, h, T, T), a view: element (i, j) is that of the offset j - i */
-  private positionScores(position: Tensor, posEmb: Tensor): Tensor {
-    const { heads, posHeadDim } = this;
-    const [frames, batch] = position.shape as [number, number];
-    const offsets = 2 * frames - 1;
-    const encoding = this.linearPos.forward(posEmb).view([offsets, heads, posHeadDim]).permute([1, 2, 0]); // (h, p, 2 T - 1)
-    const p = position.reshape([frames * batch, heads, posHeadDim]).transpose(0, 1); // (h, T N, p)
-    const byOffset = ops.bmm(p, encoding); // (h, T N, 2 T - 1)
-    // Row (i, n) starts at offset -i, which is column T - 1 - i: one target frame later starts one column earlier.
-    return byOffset.asStrided([batch, heads, frames, frames], [offsets, frames * batch * offsets, batch * offsets - 1, 1], frames - 1);
+    const { heads, queryHeadDim, posHeadDim, training } = this;
+    const usePositions = !(training && this.random.uniform() < scheduled(this.posSkipRate, this.run));
+    const [query, projectedKey, position] = this.inProj.forward(x).split([heads * queryHeadDim, heads * queryHeadDim, heads * posHeadDim], -1) as [Tensor, Tensor, Tensor];
+    const key = training ? this.whitenKeys.forward(this.balanceKeys.forward(projectedKey)) : projectedKey;
+    const encoding = usePositions ? this.linearPos.forward(posEmb).squeeze(0) : null; // (2 T - 1, h p)
+    const limit = training && this.random.uniform() < 0.1 ? 25 : 0;
+    const [weights, first] = ops.attentionWeights(query, key, usePositions ? position : null, encoding, mask, heads, limit, 1e-4);
+    return { weights, first };
   }
 }

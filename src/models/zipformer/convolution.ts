@@ -11,7 +11,7 @@ import {
   Whiten,
   whiteningLimit,
 } from "../../nn/index.ts";
-import { isComposed, type Tensor } from "../../torch/index.ts";
+import { ops, type Tensor } from "../../torch/index.ts";
 import { ChunkCausalDepthwiseConv1d } from "./chunkCausalDepthwiseConv1d.ts";
 
 /** Gated projection, depthwise convolution over time, SwooshR, projection. Source: icefall zipformer/zipformer.py (ConvolutionModule). */
@@ -82,17 +82,10 @@ export class ConvolutionModule extends Module {
   forward(x: Tensor, { padding = null, chunkSize = -1 }: { padding?: Tensor | null; chunkSize?: number } = {}): Tensor {
     expectChannels("ConvolutionModule", x, this.channels);
     const { depthwise } = this;
-    let y = this.gate(x).permute([1, 2, 0]); // (N, C, T)
-    if (padding) y = y.maskedFill(padding.unsqueeze(1), 0);
+    const gated = ops.glu(this.inProj.forward(x), padding, this.balancer1.draw());
+    let y = gated.permute([1, 2, 0]); // (N, C, T)
     y = depthwise instanceof Conv1d ? depthwiseConv1d(y, depthwise.weight, depthwise.bias, [depthwise.padding, depthwise.padding]) : depthwise.forward(y, chunkSize);
     y = this.balancer2.forward(y).permute([2, 0, 1]); // (T, N, C)
     return this.outProj.forward(this.whiten.forward(y));
-  }
-
-  private gate(x: Tensor): Tensor {
-    if (!isComposed() && !this.balancer1.decide()) return this.inProj.forward(x).glu(-1);
-    const { channels } = this;
-    const [values, gate] = this.inProj.forwardParts(x, [channels, channels]) as [Tensor, Tensor];
-    return values.mul((isComposed() ? this.balancer1.forward(gate) : this.balancer1.apply(gate)).sigmoid());
   }
 }

@@ -27,7 +27,7 @@ export interface EncoderLayerOptions extends Init {
 export interface StackContext {
   /** (1, 2 T - 1, D) */
   posEmb: Tensor;
-  /** Bool, broadcasts to (N h, T, T), true = not attended to; null for none. */
+  /** Bool, broadcasts to (N, T, T), true = not attended to; null for none. */
   attentionMask: Tensor | null;
   /** (N, T) bool, true = padded; null for none. */
   padding: Tensor | null;
@@ -56,7 +56,6 @@ export class EncoderLayer extends Module {
   private readonly balancerFeedforward3: Balancer;
   private readonly whiten: Whiten;
   private readonly channels: number;
-  private readonly heads: number;
   attentionSkipRate: Schedule = new ScheduledFloat([
     [0, 0.2],
     [4000, 0.05],
@@ -85,7 +84,6 @@ export class EncoderLayer extends Module {
   constructor({ channels, posDim, heads, queryHeadDim, posHeadDim, valueHeadDim, feedforwardDim, kernelSize, causal, dropout, bypassSkipRate, generator }: EncoderLayerOptions) {
     super();
     this.channels = channels;
-    this.heads = heads;
     this.parameter("bypass_scale", full([channels], 0.5, { device: generator.device })); // unused; checkpoints have it
     this.bypass = this.child("bypass", new Bypass({ channels, skipRate: bypassSkipRate, generator }));
     this.bypassMid = this.child("bypass_mid", new Bypass({ channels, generator }));
@@ -124,7 +122,7 @@ export class EncoderLayer extends Module {
   forward(x: Tensor, context: StackContext): Tensor {
     expectChannels("EncoderLayer", x, this.channels);
     return scope(() => {
-      const weights = scope(() => this.attentionWeights.forward(x, context.posEmb, context.attentionMask)); // (N h, T, T)
+      const { weights, first } = scope(() => this.attentionWeights.forward(x, context.posEmb, context.attentionMask));
       const rate = (schedule: Schedule): number => (this.training ? scheduled(schedule, this.run) : 0);
       const attentionMask = this.mask(x, rate(this.attentionSkipRate)); // one draw for the three attention parts
       const convolution = (module: ConvolutionModule, src: Tensor): Tensor =>
@@ -136,7 +134,7 @@ export class EncoderLayer extends Module {
       let src = x.add(scope(() => this.feedforward1.forward(x)));
       src = this.add(
         src,
-        scope(() => this.balancerNonlin.forward(this.nonlinAttention.forward(src, this.headWeights(weights, rate(this.constantAttentionRate))))),
+        scope(() => this.balancerNonlin.forward(this.nonlinAttention.forward(src, this.headWeights(first, rate(this.constantAttentionRate))))),
         attentionMask,
       );
       src = this.add(
@@ -168,8 +166,7 @@ export class EncoderLayer extends Module {
   }
 
   /** The first head's weights (N, T, T); while training now and then the mean over all that it may attend to. */
-  private headWeights(weights: Tensor, constantRate: number): Tensor {
-    const first = weights.unflatten(0, [-1, this.heads]).select(1, 0);
+  private headWeights(first: Tensor, constantRate: number): Tensor {
     if (!this.training || !(this.random.uniform() < constantRate)) return first;
     const attended = first.detach().gt(0).to({ dtype: first.dtype });
     return attended.div(attended.sum([-1], true));

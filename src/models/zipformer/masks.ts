@@ -31,9 +31,8 @@ export function stride(x: Tensor | null, factor: number, dims: readonly number[]
   return dims.reduce((y, dim) => y.slice(dim, null, null, factor), x);
 }
 
-/** Both masks of attention in one: (1 or N heads, 1 or T, T) bool; null when there is none. @param chunk (T, T) @param padding (N, T) */
-export function attentionMask(chunk: Tensor | null, padding: Tensor | null, heads: number): Tensor | null {
+/** Both masks of attention in one: (1 or N, 1 or T, T) bool; null when there is none. @param chunk (T, T) @param padding (N, T) */
+export function attentionMask(chunk: Tensor | null, padding: Tensor | null): Tensor | null {
   if (!padding) return chunk?.unsqueeze(0) ?? null;
-  const perHead = padding.unsqueeze(1).repeatInterleave(heads, 0); // (N h, 1, T)
-  return chunk ? perHead.logicalOr(chunk.unsqueeze(0)) : perHead;
+  return chunk ? padding.unsqueeze(1).logicalOr(chunk.unsqueeze(0)) : padding.unsqueeze(1);
 }

@@ -37,9 +37,9 @@ export class NonlinAttention extends Module {
   forward(x: Tensor, weights: Tensor): Tensor {
     expectChannels("NonlinAttention", x, this.channels);
     const { hidden } = this;
-    const [s, values, y] = this.inProj.forwardParts(x, [hidden, hidden, hidden]) as [Tensor, Tensor, Tensor];
+    const [s, values, y] = this.inProj.forward(x).split([hidden, hidden, hidden], -1) as [Tensor, Tensor, Tensor];
     const gated = this.whiten1.forward(values).mul(this.balancer.forward(s).tanh());
-    const attended = ops.bmm(weights, gated.transpose(0, 1)).transpose(0, 1); // (T, N, H)
+    const attended = ops.attend(weights, gated); // (T, N, H)
     return this.whiten2.forward(this.outProj.forward(y.mul(attended)));
   }
 }

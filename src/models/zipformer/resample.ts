@@ -1,5 +1,5 @@
 import { type Init, Module, type Parameter } from "../../nn/index.ts";
-import { cat, isComposed, type Tensor, zeros } from "../../torch/index.ts";
+import { ops, type Tensor, zeros } from "../../torch/index.ts";
 
 /** A learned weighted mean of every `factor` frames. Source: icefall zipformer/zipformer.py (SimpleDownsample). */
 export class Downsample extends Module {
@@ -14,18 +14,7 @@ export class Downsample extends Module {
 
   /** @param x (T, N, C) @returns (ceil(T / factor), N, C); the last frame is repeated to fill the last group */
   forward(x: Tensor): Tensor {
-    const { factor } = this;
-    const [frames, batch, channels] = x.shape as [number, number, number];
-    const groups = Math.ceil(frames / factor);
-    const missing = groups * factor - frames;
-    const filled = missing > 0 ? cat([x, x.slice(0, frames - 1, frames).expand([missing, batch, channels])], 0) : x;
-    if (isComposed())
-      return filled
-        .reshape([groups, factor, batch, channels])
-        .mul(this.bias.softmax(0).view([factor, 1, 1]))
-        .sum([1]);
-    const weights = this.bias.softmax(0).view([1, 1, factor]).expand([groups, 1, factor]).to({ dtype: x.dtype });
-    return weights.bmm(filled.reshape([groups, factor, batch * channels])).view([groups, batch, channels]);
+    return ops.downsample(x, this.bias.softmax(0));
   }
 }
 

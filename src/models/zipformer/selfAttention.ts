@@ -7,30 +7,18 @@ export class SelfAttention extends Module {
   private readonly outProj: Linear;
   private readonly whiten: Whiten;
   private readonly channels: number;
-  private readonly heads: number;
-  private readonly valueHeadDim: number;
 
   constructor({ channels, heads, valueHeadDim, generator }: Init & { channels: number; heads: number; valueHeadDim: number }) {
     super();
     this.channels = channels;
-    this.heads = heads;
-    this.valueHeadDim = valueHeadDim;
     this.inProj = this.child("in_proj", new Linear({ inFeatures: channels, outFeatures: heads * valueHeadDim, generator }));
     this.outProj = this.child("out_proj", new Linear({ inFeatures: heads * valueHeadDim, outFeatures: channels, initialScale: 0.05, generator }));
     this.whiten = this.child("whiten", new Whiten({ groups: 1, limit: whiteningLimit(7.5, 3), gradScale: 0.01 }));
   }
 
-  /** @param x (T, N, C) @param weights (N h, T, T) @returns (T, N, C) */
+  /** @param x (T, N, C) @param weights (h N, T, T) @returns (T, N, C) */
   forward(x: Tensor, weights: Tensor): Tensor {
     expectChannels("SelfAttention", x, this.channels);
-    const { heads, valueHeadDim } = this;
-    const [frames, batch] = x.shape as [number, number];
-    const values = this.inProj
-      .forward(x)
-      .view([frames, batch * heads, valueHeadDim])
-      .transpose(0, 1); // (N h, T, d)
-    const attended = ops.bmm(weights, values); // (N h, T, d)
-    const joined = attended.transpose(0, 1).reshape([frames, batch, heads * valueHeadDim]);
-    return this.whiten.forward(this.outProj.forward(joined));
+    return this.whiten.forward(this.outProj.forward(ops.attend(weights, this.inProj.forward(x))));
   }
 }

@@ -43,7 +43,6 @@ interface StackShape {
   channels: number;
   unmasked: number;
   kernelSize: number;
-  heads: number;
 }
 
 const featureMaskRate = 0.125;
@@ -114,7 +113,6 @@ export class Zipformer2 extends Module {
       channels: channels[i] as number,
       unmasked: unmasked[i] as number,
       kernelSize: kernels[i] as number,
-      heads: heads[i] as number,
     }));
     this.stacks.forEach(checkStack);
     this.causal = causal;
@@ -126,10 +124,10 @@ export class Zipformer2 extends Module {
     this.encoders = this.child(
       "encoders",
       new ModuleList(
-        this.stacks.map(({ factor, channels, heads, kernelSize }, i) => {
+        this.stacks.map(({ factor, channels, kernelSize }, i) => {
           const encoder = new EncoderStack({
             channels,
-            heads,
+            heads: heads[i] as number,
             kernelSize,
             feedforwardDim: feedforward[i] as number,
             queryHeadDim: query[i] as number,
@@ -165,12 +163,12 @@ export class Zipformer2 extends Module {
       const outputs: Tensor[] = [];
       let src = x;
       for (const [i, encoder] of this.encoders.items.entries()) {
-        const { factor, channels, heads } = this.stacks[i] as StackShape;
+        const { factor, channels } = this.stacks[i] as StackShape;
         const ownPadding = stride(padding, factor, [1]);
         src = encoder.forward(convertChannels(src, channels), {
           chunkSize: chosen.size < 0 ? -1 : chosen.size / factor,
           padding: ownPadding,
-          attentionMask: attentionMask(stride(chunk, factor, [0, 1]), ownPadding, heads),
+          attentionMask: attentionMask(stride(chunk, factor, [0, 1]), ownPadding),
           featureMask: featureMasks[i] ?? null,
         });
         outputs.push(src);

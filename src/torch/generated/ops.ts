@@ -4,13 +4,18 @@ import { type Generator } from "../generator.ts";
 import { type Tensor } from "../tensor.ts";
 
 const op_activation_dropout_linear = operator("serac::activation_dropout_linear");
+const op_attend = operator("serac::attend");
+const op_attention_weights = operator("serac::attention_weights");
 const op_balancer = operator("serac::balancer");
 const op_bias_norm = operator("serac::bias_norm");
 const op_bmm = operator("serac::bmm");
+const op_bypass = operator("serac::bypass");
 const op_conv2d = operator("serac::conv2d");
 const op_depthwise_conv1d = operator("serac::depthwise_conv1d");
 const op_depthwise_conv2d = operator("serac::depthwise_conv2d");
+const op_downsample = operator("serac::downsample");
 const op_dropout_shared = operator("serac::dropout_shared");
+const op_glu = operator("serac::glu");
 const op_limit_param_value = operator("serac::limit_param_value");
 const op_linear = operator("serac::linear");
 const op_mutual_information = operator("serac::mutual_information");
@@ -33,6 +38,16 @@ export function activationDropoutLinear(x: Tensor, weight: Tensor, bias: Tensor 
   return invoke(op_activation_dropout_linear, x, weight, bias, activation, dropoutP, sharedDim, training, generator) as Tensor;
 }
 
+/** serac::attend(Tensor weights, Tensor values) -> Tensor */
+export function attend(weights: Tensor, values: Tensor): Tensor {
+  return invoke(op_attend, weights, values) as Tensor;
+}
+
+/** serac::attention_weights(Tensor query, Tensor key, Tensor? position, Tensor? encoding, Tensor? mask, int heads, float limit=0., float penalty=0.) -> (Tensor weights, Tensor first) */
+export function attentionWeights(query: Tensor, key: Tensor, position: Tensor | null | undefined, encoding: Tensor | null | undefined, mask: Tensor | null | undefined, heads: number, limit?: number, penalty?: number): [weights: Tensor, first: Tensor] {
+  return invoke(op_attention_weights, query, key, position, encoding, mask, heads, limit, penalty) as [weights: Tensor, first: Tensor];
+}
+
 /** serac::balancer(Tensor x, float min_mean, float max_mean, float min_rms, float max_rms, float grad_scale, int channel_dim) -> Tensor */
 export function balancer(x: Tensor, minMean: number, maxMean: number, minRms: number, maxRms: number, gradScale: number, channelDim: number): Tensor {
   return invoke(op_balancer, x, minMean, maxMean, minRms, maxRms, gradScale, channelDim) as Tensor;
@@ -46,6 +61,11 @@ export function biasNorm(x: Tensor, bias: Tensor, logScale: Tensor, channelDim?:
 /** serac::bmm(Tensor a, Tensor b, Tensor? add=None) -> Tensor */
 export function bmm(a: Tensor, b: Tensor, add?: Tensor | null): Tensor {
   return invoke(op_bmm, a, b, add) as Tensor;
+}
+
+/** serac::bypass(Tensor input, Tensor output, Tensor scale) -> Tensor */
+export function bypass(input: Tensor, output: Tensor, scale: Tensor): Tensor {
+  return invoke(op_bypass, input, output, scale) as Tensor;
 }
 
 /** serac::conv2d(Tensor x, Tensor weight, Tensor? bias, int[2] stride, int[2] padding) -> Tensor */
@@ -63,9 +83,19 @@ export function depthwiseConv2d(x: Tensor, weight: Tensor, bias: Tensor | null |
   return invoke(op_depthwise_conv2d, x, weight, bias, padding) as Tensor;
 }
 
+/** serac::downsample(Tensor x, Tensor weights) -> Tensor */
+export function downsample(x: Tensor, weights: Tensor): Tensor {
+  return invoke(op_downsample, x, weights) as Tensor;
+}
+
 /** serac::dropout_shared(Tensor x, float p, int shared_dim, Generator? generator=None) -> Tensor */
 export function dropoutShared(x: Tensor, p: number, sharedDim: number, generator?: Generator | null): Tensor {
   return invoke(op_dropout_shared, x, p, sharedDim, generator) as Tensor;
+}
+
+/** serac::glu(Tensor x, Tensor? mask, float[] balance) -> Tensor */
+export function glu(x: Tensor, mask: Tensor | null | undefined, balance: readonly number[]): Tensor {
+  return invoke(op_glu, x, mask, balance) as Tensor;
 }
 
 /** serac::limit_param_value(Tensor x, float min, float max) -> Tensor */

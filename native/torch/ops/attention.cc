@@ -1,0 +1,308 @@
+// attention_weights: softmax over the sources of query . key + position . encoding(source - target), for frames (T, N, h d).
+// attend: their products with values. Matrices are taken as they lie in memory; scores exist once, as the weights that they become.
+#include "torch/composed/composed.h"
+#include "torch/ops/gemm.h"
+#include "torch/ops/simd.h"
+
+#include <vector>
+
+namespace serac {
+namespace {
+
+// Frames (T, N, h d) as T x d matrices, one for each head and utterance.
+struct Frames {
+  Tensor owner;
+  float* data;
+  int64_t frames, batch, heads, dim;
+  int64_t frame, utterance;  // strides
+
+  Frames(const Tensor& x, int64_t h) : owner(x.stride(2) == 1 || x.size(2) <= 1 ? x : x.contiguous()) {
+    data = owner.data_ptr<float>();
+    frames = x.size(0), batch = x.size(1), heads = h, dim = x.size(2) / h;
+    frame = std::max<int64_t>(owner.stride(0), dim), utterance = owner.stride(1);
+  }
+  float* at(int64_t index) const { return data + index % batch * utterance + index / batch * dim; }  // of head index / batch
+};
+
+bool isFloat(const Tensor& t) { return t.is_cpu() && t.scalar_type() == at::kFloat; }
+
+// exp(v) for v <= 0, and exactly 0 for what is so small that it does not count.
+template <Isa isa>
+SERAC_INLINE float expOrZero(float v) {
+  return std::bit_cast<float>(std::bit_cast<int32_t>(expOfNegative<isa>(v)) & -static_cast<int32_t>(v > -87.0f));
+}
+
+template <Isa isa, typename F>
+SERAC_INLINE float sumOver(int64_t n, const F& f) {
+  constexpr int kLanes = 16;
+  float sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int l = 0; l < kLanes; ++l) sums[l] += f(i + l);
+  for (; i < n; ++i) sums[0] += f(i);
+  float sum = 0;
+  for (int l = 0; l < kLanes; ++l) sum += sums[l];
+  return sum;
+}
+
+// One row of scores, in place; `position` are the dims of one target, `encoding` (dims, offsets) begins at the offset of source 0.
+void addPositions(float* scores, int64_t sources, const float* position, const float* encoding, int64_t dims, int64_t offsets) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    float* __restrict s = scores;
+    for (int64_t d = 0; d < dims; ++d) {
+      const float p = position[d];
+      const float* e = encoding + d * offsets;
+      for (int64_t j = 0; j < sources; ++j) s[j] = mulAdd<isa>(p, e[j], s[j]);
+    }
+  });
+}
+
+void softmaxRow(float* scores, int64_t sources) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    constexpr int kLanes = 16;
+    float highest[kLanes];
+    for (int l = 0; l < kLanes; ++l) highest[l] = scores[0];
+    int64_t i = 0;
+    for (; i + kLanes <= sources; i += kLanes)
+      for (int l = 0; l < kLanes; ++l) highest[l] = scores[i + l] > highest[l] ? scores[i + l] : highest[l];
+    for (; i < sources; ++i) highest[0] = scores[i] > highest[0] ? scores[i] : highest[0];
+    float max = highest[0];
+    for (int l = 1; l < kLanes; ++l) max = highest[l] > max ? highest[l] : max;
+    const float sum = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return scores[j] = expOrZero<isa>(scores[j] - max); });
+    const float scale = 1.0f / sum;
+    for (int64_t j = 0; j < sources; ++j) scores[j] *= scale;
+  });
+}
+
+// ds = a * (da - sum(a * da))
+void softmaxBackwardRow(const float* a, const float* da, const float* more, float* ds, int64_t sources) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    float* __restrict to = ds;
+    if (more)
+      for (int64_t j = 0; j < sources; ++j) to[j] = da[j] + more[j];
+    else
+      for (int64_t j = 0; j < sources; ++j) to[j] = da[j];
+    const float dot = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return a[j] * to[j]; });
+    for (int64_t j = 0; j < sources; ++j) to[j] = a[j] * (to[j] - dot);
+  });
+}
+
+// Gradients of one target's position, and of the encodings.
+void positionsBackward(const float* ds, int64_t sources, const float* position, const float* encoding, float* dposition, float* dencoding, int64_t dims, int64_t offsets) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    for (int64_t d = 0; d < dims; ++d) {
+      const float* e = encoding + d * offsets;
+      float* __restrict de = dencoding + d * offsets;
+      const float p = position[d];
+      dposition[d] = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return ds[j] * e[j]; });
+      for (int64_t j = 0; j < sources; ++j) de[j] = mulAdd<isa>(p, ds[j], de[j]);
+    }
+  });
+}
+
+// (offsets, h dims) as (h, dims, offsets), or back.
+Tensor byHead(const Tensor& encoding, int64_t heads) { return encoding.view({encoding.size(0), heads, -1}).permute({1, 2, 0}).contiguous(); }
+
+struct Mask {
+  Tensor owner;
+  const bool* data = nullptr;
+  int64_t matrix = 0, row = 0;  // strides
+  // mask broadcasts to (N, target, source)
+  Mask(const Optional<Tensor>& mask, int64_t utterances, int64_t targets, int64_t sources) {
+    if (!mask.has_value() || !mask->defined()) return;
+    owner = mask->contiguous().expand({utterances, targets, sources});
+    data = owner.data_ptr<bool>();
+    matrix = owner.stride(0), row = owner.stride(1);
+    if (sources > 1 && owner.stride(2) == 0) owner = owner.contiguous(), data = owner.data_ptr<bool>(), matrix = owner.stride(0), row = owner.stride(1);
+  }
+};
+
+constexpr float kMasked = -1000;  // in place of minus infinity: a row without any source must not become NaN
+
+struct Weights : torch::autograd::Function<Weights> {
+  struct Options {
+    int64_t heads;
+    double limit, penalty;  // where limit > 0
+  };
+
+  // The weights, and the signs of scores beyond the limit.
+  static std::pair<Tensor, Tensor> value(const Tensor& query, const Tensor& key, const Optional<Tensor>& position, const Optional<Tensor>& encoding, const Optional<Tensor>& mask, Options o) {
+    const Frames q(query, o.heads), k(key, o.heads);
+    const int64_t frames = q.frames, matrices = q.batch * q.heads;
+    Tensor weights = at::empty({matrices, frames, frames}, query.options().requires_grad(false));
+    Tensor signs = o.limit > 0 ? at::empty(weights.sizes(), weights.options().dtype(at::kChar)) : Tensor();
+    const bool positions = position.has_value();
+    const Frames p(positions ? *position : query, o.heads);
+    const Tensor encodings = positions ? byHead(*encoding, o.heads) : Tensor();
+    const float* e = positions ? encodings.data_ptr<float>() : nullptr;
+    const int64_t offsets = 2 * frames - 1;
+    const Mask masked(mask, q.batch, frames, frames);
+    float* const out = weights.data_ptr<float>();
+    int8_t* const sign = signs.defined() ? signs.data_ptr<int8_t>() : nullptr;
+    at::parallel_for(0, matrices, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        float* const scores = out + i * frames * frames;
+        gemm(false, true, frames, frames, q.dim, q.at(i), q.frame, k.at(i), k.frame, 0.0f, scores, frames);
+        for (int64_t t = 0; t < frames; ++t) {
+          float* const row = scores + t * frames;
+          if (positions) addPositions(row, frames, p.at(i) + t * p.frame, e + i / q.batch * p.dim * offsets + frames - 1 - t, p.dim, offsets);
+          if (sign)
+            for (int64_t j = 0; j < frames; ++j) sign[(i * frames + t) * frames + j] = static_cast<int8_t>((row[j] > o.limit) - (row[j] < -o.limit));
+          if (masked.data) {
+            const bool* m = masked.data + i % q.batch * masked.matrix + t * masked.row;
+            for (int64_t j = 0; j < frames; ++j) row[j] = m[j] ? kMasked : row[j];
+          }
+          softmaxRow(row, frames);
+        }
+      }
+    });
+    return {weights, signs};
+  }
+
+  static Tensor firstOf(const Tensor& weights, int64_t heads) { return weights.narrow(0, 0, weights.size(0) / heads); }
+
+  static variable_list forward(AutogradContext* ctx, const Tensor& query, const Tensor& key, const Optional<Tensor>& position, const Optional<Tensor>& encoding, const Optional<Tensor>& mask, Options o) {
+    auto [weights, signs] = value(query, key, position, encoding, mask, o);
+    const bool positions = position.has_value();
+    ctx->save_for_backward({query, key, positions ? *position : Tensor(), positions ? *encoding : Tensor(), weights, signs});
+    ctx->saved_data["heads"] = o.heads;
+    ctx->saved_data["penalty"] = o.penalty;
+    ctx->set_materialize_grads(false);
+    return {weights, sameStorage(firstOf(weights, o.heads))};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const NoAutocast noAutocast;
+    const auto saved = ctx->get_saved_variables();
+    const int64_t heads = ctx->saved_data["heads"].toInt();
+    const auto penalty = static_cast<float>(ctx->saved_data["penalty"].toDouble());
+    const Tensor &query = saved[0], &key = saved[1], &weights = saved[4], &signs = saved[5];
+    const bool positions = saved[2].defined();
+    const Frames q(query, heads), k(key, heads), p(positions ? saved[2] : query, heads);
+    const int64_t frames = q.frames, matrices = q.batch * heads, offsets = 2 * frames - 1;
+    const Tensor encodings = positions ? byHead(saved[3], heads) : Tensor();
+    const auto options = query.options().requires_grad(false);
+    const Tensor dweights = grads[0].defined() ? grads[0].contiguous() : at::zeros(weights.sizes(), options);
+    const Tensor dfirst = grads[1].defined() ? grads[1].contiguous() : Tensor();
+    Tensor dquery = at::empty(query.sizes(), options), dkey = at::empty(key.sizes(), options), dposition = positions ? at::empty(saved[2].sizes(), options) : Tensor();
+    const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), matrices));
+    Tensor dencodings = positions ? at::zeros({parts, heads * p.dim * offsets}, options) : Tensor();
+    const Frames dq(dquery, heads), dk(dkey, heads), dp(positions ? dposition : dquery, heads);
+    const float *a = weights.data_ptr<float>(), *da = dweights.data_ptr<float>(), *da0 = dfirst.defined() ? dfirst.data_ptr<float>() : nullptr;
+    const float* e = positions ? encodings.data_ptr<float>() : nullptr;
+    const int8_t* sign = signs.defined() ? signs.data_ptr<int8_t>() : nullptr;
+    float* de = positions ? dencodings.data_ptr<float>() : nullptr;
+    at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
+      std::vector<float> scores(static_cast<size_t>(frames * frames));
+      for (int64_t part = first; part < last; ++part)
+        for (int64_t i = matrices * part / parts; i < matrices * (part + 1) / parts; ++i) {
+          const int64_t head = i / q.batch, at = i * frames * frames;
+          for (int64_t t = 0; t < frames; ++t) {
+            float* const row = scores.data() + t * frames;
+            softmaxBackwardRow(a + at + t * frames, da + at + t * frames, da0 && head == 0 ? da0 + (i * frames + t) * frames : nullptr, row, frames);
+            if (sign)
+              for (int64_t j = 0; j < frames; ++j) row[j] += penalty * static_cast<float>(sign[at + t * frames + j]);
+            if (positions) {
+              const int64_t begin = head * p.dim * offsets + frames - 1 - t;
+              positionsBackward(row, frames, p.at(i) + t * p.frame, e + begin, dp.at(i) + t * dp.frame, de + part * heads * p.dim * offsets + begin, p.dim, offsets);
+            }
+          }
+          gemm(false, false, frames, q.dim, frames, scores.data(), frames, k.at(i), k.frame, 0.0f, dq.at(i), dq.frame);
+          gemm(true, false, frames, q.dim, frames, scores.data(), frames, q.at(i), q.frame, 0.0f, dk.at(i), dk.frame);
+        }
+    });
+    Tensor dencoding;
+    if (positions) dencoding = dencodings.sum({0}).view({heads * p.dim, offsets}).t().reshape(saved[3].sizes());
+    return {dquery, dkey, dposition, dencoding, {}, {}};
+  }
+};
+
+std::tuple<Tensor, Tensor> attentionWeights(const Tensor& query, const Tensor& key, const Optional<Tensor>& position, const Optional<Tensor>& encoding, const Optional<Tensor>& mask, int64_t heads,
+                                            double limit, double penalty) {
+  constexpr const char* kName = "attention_weights";
+  checkFloating(kName, query);
+  TORCH_CHECK(query.dim() == 3 && key.sizes() == query.sizes() && heads > 0 && query.size(2) % heads == 0, kName, ": query ", query.sizes(), " and key ", key.sizes(), " must be (T, N, h d) for ", heads, " heads");
+  const int64_t frames = query.size(0), batch = query.size(1);
+  const bool positions = position.has_value() && position->defined();
+  TORCH_CHECK(positions == (encoding.has_value() && encoding->defined()), kName, ": positions need encodings, and these those");
+  if (positions)
+    TORCH_CHECK(position->dim() == 3 && position->size(0) == frames && position->size(1) == batch && position->size(2) % heads == 0 && encoding->dim() == 2 && encoding->size(0) == 2 * frames - 1 &&
+                    encoding->size(1) == position->size(2),
+                kName, ": position must be (T, N, h p) and encoding (2 T - 1, h p), they have shapes ", position->sizes(), " and ", encoding->sizes(), ", query has shape ", query.sizes());
+  const Optional<Tensor> none, p = positions ? position : none, e = positions ? encoding : none;
+  const bool own = !composed() && hasGemm() && isFloat(query) && isFloat(key) && (!positions || (isFloat(*p) && isFloat(*e))) && autocastDtype(query) == at::kFloat && query.numel() > 0;
+  if (!own) {
+    const Tensor weights = composition::attentionWeights(query, key, p, e, mask, heads, limit, penalty);
+    return {weights, Weights::firstOf(weights, heads)};
+  }
+  const NoAutocast noAutocast;
+  const Weights::Options options{heads, limit, penalty};
+  if (wantsGrad(query) || wantsGrad(key) || (positions && (wantsGrad(*p) || wantsGrad(*e)))) {
+    const auto out = Weights::apply(query, key, p, positions ? Optional<Tensor>(e->contiguous()) : none, mask, options);
+    return {out[0], out[1]};
+  }
+  const Tensor weights = Weights::value(query, key, p, positions ? Optional<Tensor>(e->contiguous()) : none, mask, {heads, 0, 0}).first;
+  return {weights, Weights::firstOf(weights, heads)};
+}
+
+struct Attend : torch::autograd::Function<Attend> {
+  static Tensor value(const Tensor& weights, const Tensor& values) {
+    const int64_t heads = weights.size(0) / values.size(1), targets = weights.size(1), sources = weights.size(2);
+    const Tensor w = weights.stride(2) == 1 ? weights : weights.contiguous();
+    Tensor y = at::empty({targets, values.size(1), values.size(2)}, values.options().requires_grad(false));
+    const Frames v(values, heads), out(y, heads);
+    const float* a = w.data_ptr<float>();
+    at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) gemm(false, false, targets, v.dim, sources, a + i * w.stride(0), w.stride(1), v.at(i), v.frame, 0.0f, out.at(i), out.frame);
+    });
+    return y;
+  }
+
+  static Tensor forward(AutogradContext* ctx, const Tensor& weights, const Tensor& values) {
+    ctx->save_for_backward({weights, values});
+    return value(weights, values);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const NoAutocast noAutocast;
+    const auto saved = ctx->get_saved_variables();
+    const Tensor &weights = saved[0], &values = saved[1];
+    const int64_t heads = weights.size(0) / values.size(1), targets = weights.size(1), sources = weights.size(2);
+    const Tensor w = weights.stride(2) == 1 ? weights : weights.contiguous();
+    const auto options = values.options().requires_grad(false);
+    Tensor dweights = weights.requires_grad() ? at::empty(weights.sizes(), options) : Tensor(), dvalues = at::empty(values.sizes(), options);
+    const Frames v(values, heads), g(grads[0], heads), dv(dvalues, heads);
+    const float* a = w.data_ptr<float>();
+    float* da = dweights.defined() ? dweights.data_ptr<float>() : nullptr;
+    at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        gemm(true, false, sources, v.dim, targets, a + i * w.stride(0), w.stride(1), g.at(i), g.frame, 0.0f, dv.at(i), dv.frame);
+        if (da) gemm(false, true, targets, sources, v.dim, g.at(i), g.frame, v.at(i), v.frame, 0.0f, da + i * targets * sources, sources);
+      }
+    });
+    return {dweights, dvalues};
+  }
+};
+
+Tensor attend(const Tensor& weights, const Tensor& values) {
+  constexpr const char* kName = "attend";
+  checkFloating(kName, values);
+  TORCH_CHECK(weights.dim() == 3 && values.dim() == 3 && values.size(1) > 0 && weights.size(0) % values.size(1) == 0 && weights.size(0) > 0 && weights.size(2) == values.size(0) &&
+                  values.size(2) % (weights.size(0) / values.size(1)) == 0,
+              kName, ": weights must be (h N, target, source) and values (source, N, h d), they have shapes ", weights.sizes(), " and ", values.sizes());
+  const bool own = !composed() && hasGemm() && isFloat(weights) && isFloat(values) && autocastDtype(values) == at::kFloat && weights.numel() > 0 && values.numel() > 0;
+  if (!own) return composition::attend(weights, values);
+  const NoAutocast noAutocast;
+  return wantsGrad(weights) || wantsGrad(values) ? Attend::apply(weights, values) : Attend::value(weights, values);
+}
+
+}  // namespace
+
+void registerAttention(torch::Library& m) {
+  m.def(
+      "attention_weights(Tensor query, Tensor key, Tensor? position, Tensor? encoding, Tensor? mask, int heads, float limit=0., float penalty=0.) -> (Tensor weights, Tensor first)",
+      &attentionWeights);
+  m.def("attend(Tensor weights, Tensor values) -> Tensor", &attend);
+}
+
+}  // namespace serac
