@@ -11,7 +11,7 @@ export type { LateSafeTensor, LazySafeTensor, SafeData, SafeDtype, SafeTensor, S
 export { openSafetensors, parseSafetensors, readSafetensors, serializeSafetensors, writeSafetensors } from "./safetensors.ts";
 export { type Conversion, convertToPt, convertToSafetensors } from "./tensorConvert.ts";
 export { type DiffOptions, diffTensors, type ElementDifference, type TensorDiff } from "./tensorDiff.ts";
-export { type FileTensor, formatOfName, openTensorFile, refuseExpansion, safeDtype, type TensorFile } from "./tensorFile.ts";
+export { type FileTensor, formatOfName, openTensorFile, refuseExpansion, safeDtype, type TensorFile, torchDtype } from "./tensorFile.ts";
 export { EventFile, scalarEvent, tfRecord, versionEvent } from "./tfevents.ts";
 export type { PcmAudio, WavFormat, WavHeader } from "./wav.ts";
 export { parseWav, parseWavHeader, serializeWav } from "./wav.ts";

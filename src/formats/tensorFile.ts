@@ -52,6 +52,9 @@ const torchNames: Readonly<Record<SafeDtype, string>> = {
 };
 const safeNames = new Map(Object.entries(torchNames).map(([safe, name]) => [name, safe as SafeDtype]));
 
+/** torch's name of a dtype of safetensors files. */
+export const torchDtype = (dtype: SafeDtype): string => torchNames[dtype];
+
 /** The name of a dtype in safetensors files; undefined for those that they cannot hold. */
 export const safeDtype = (dtype: string): SafeDtype | undefined => safeNames.get(dtype);
 
