@@ -8,3 +8,5 @@ export type { SincOptions } from "./resample.ts";
 export { resample, resampleSinc, speed } from "./resample.ts";
 export type { Segment, SpecAugmentOptions } from "./specAugment.ts";
 export { interpolateFrames, SpecAugment } from "./specAugment.ts";
+export type { EncodedAudio, TranscodeOptions } from "./transcode.ts";
+export { encodeAudio, transcodeAudio } from "./transcode.ts";

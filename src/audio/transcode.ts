@@ -2,7 +2,9 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { hasEscapedBytes, toFsPath } from "../formats/surrogateEscape.ts";
+import { serializeWav } from "../formats/wav.ts";
 import { AudioError } from "../util/errors.ts";
+import type { Audio } from "./decode.ts";
 import { type AudioCodec, type MediaAddon, media, nativeError } from "./media.ts";
 
 /** What to make of the audio. */
@@ -75,4 +77,13 @@ export function transcodeAudioSync(source: Source, options: TranscodeOptions = {
   } catch (error) {
     throw nativeError(error, AudioError, at, fixes);
   }
+}
+
+/**
+ * Samples as the bytes of a file: 16 bits where the codec has integers, and full scale clips.
+ * @throws AudioError AUDIO_UNWRITABLE, AUDIO_NOT_FINITE; FormatError WAV_UNSUPPORTED for no or more than 8 channels; NativeError NATIVE_MISSING, for WAV never
+ */
+export async function encodeAudio(audio: Audio, codec: AudioCodec): Promise<Uint8Array> {
+  if (codec === "wav") return serializeWav(audio);
+  return (await transcodeAudio(serializeWav(audio, { format: "float32" }), { codec })).bytes;
 }

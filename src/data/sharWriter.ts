@@ -2,8 +2,7 @@
  * Writes Shar folders: cuts.000000.jsonl.gz beside a tar for each field, whose members are pairs of data and its manifest in the order of the cuts.
  * A shard's files are put at their places together. Source: lhotse, shar/writers.
  */
-import { closeSync, mkdtempSync, openSync, readdirSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { closeSync, openSync, readdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { fileError, makeWritableFolder, removeQuietly, temporaryPath } from "../formats/atomic.ts";
 import { dumpPython, type PyObject } from "../formats/pythonJson.ts";
@@ -104,20 +103,18 @@ export interface ShardOptions {
 
 /**
  * Writes what `items` gives.
- * @param items given a folder for temporary files, which is removed at the end
  * @returns how many cuts were written
  * @throws ManifestError MANIFEST_OUTPUT_EXISTS where the folder has shards; FormatError FILE_UNWRITABLE; what `items` throws
  */
-export async function writeShards(folder: string, items: (scratch: string) => AsyncIterable<SharItem>, { fields, shardSize, onProgress }: ShardOptions): Promise<number> {
+export async function writeShards(folder: string, items: AsyncIterable<SharItem>, { fields, shardSize, onProgress }: ShardOptions): Promise<number> {
   makeWritableFolder(folder);
   if (readdirSync(folder).some((name) => /^cuts\.\d{6}\.jsonl/.test(name)))
     throw new ManifestError("MANIFEST_OUTPUT_EXISTS", { at: folder, message: "the folder holds shards, among which new ones would mix", fix: "name a new folder, or remove it" });
-  const scratch = mkdtempSync(join(tmpdir(), "serac-shar-"));
   let shard: Shard | undefined;
   let number = 0;
   let count = 0;
   try {
-    for await (const item of items(scratch)) {
+    for await (const item of items) {
       shard ??= new Shard(folder, number, fields);
       await shard.add(item);
       count++;
@@ -132,7 +129,5 @@ export async function writeShards(folder: string, items: (scratch: string) => As
   } catch (error) {
     shard?.abandon();
     throw error;
-  } finally {
-    rmSync(scratch, { recursive: true, force: true });
   }
 }

@@ -59,16 +59,17 @@ export function writeFully(fd: number, bytes: Uint8Array): void {
 
 /**
  * Calls `write` with an open file and puts the result at `path` when it returns; on an exception `path` stays as it was.
+ * @param durable false does not wait for the disk: for many small files that can be made again
  * @throws FormatError FILE_UNWRITABLE
  */
-export function writeAtomically(path: string, write: (fd: number) => void): void {
+export function writeAtomically(path: string, write: (fd: number) => void, { durable = true }: { durable?: boolean } = {}): void {
   const temporary = temporaryPath(path);
   try {
     makeFolder(dirname(path));
     const fd = openSync(temporary, "w");
     try {
       write(fd);
-      fsyncSync(fd);
+      if (durable) fsyncSync(fd);
     } finally {
       closeSync(fd);
     }
@@ -83,8 +84,8 @@ export function writeAtomically(path: string, write: (fd: number) => void): void
  * Writes a file whole or not at all. Folders above it are made.
  * @throws FormatError FILE_UNWRITABLE
  */
-export function writeFileAtomic(path: string, content: Uint8Array | string): void {
-  writeAtomically(path, (fd) => writeFully(fd, typeof content === "string" ? Buffer.from(content, "utf8") : content));
+export function writeFileAtomic(path: string, content: Uint8Array | string, options: { durable?: boolean } = {}): void {
+  writeAtomically(path, (fd) => writeFully(fd, typeof content === "string" ? Buffer.from(content, "utf8") : content), options);
 }
 
 /** Makes a folder of results, and those above it. @throws FormatError FILE_UNWRITABLE */

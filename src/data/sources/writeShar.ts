@@ -2,13 +2,10 @@
  * Writes cuts of any source as lhotse's Shar: with recordings, and with features where asked for. What a cut plays is stored: speed, channel, stretch, and
  * whatever it is mixed of. Source: lhotse, shar/writers.
  */
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
-import { writeAudio } from "../../audio/index.ts";
+import { encodeAudio } from "../../audio/index.ts";
 import { compressLilcom } from "../../formats/lilcom.ts";
 import { serializeNpy } from "../../formats/npy.ts";
 import { type PyObject, type PyValue, parsePython, pyFloat } from "../../formats/pythonJson.ts";
-import { serializeWav } from "../../formats/wav.ts";
 import { ManifestError } from "../../util/errors.ts";
 import { readCutAudio } from "../audioSource.ts";
 import { memberName, type SharItem, type SharMember, writeShards } from "../sharWriter.ts";
@@ -68,15 +65,12 @@ function recordingOf(id: string, samples: number, sampleRate: number): PyObject 
   ]);
 }
 
-async function audioOf(cut: SourceCut, format: NonNullable<WriteSharOptions["recording"]>, scratch: string): Promise<{ bytes: Uint8Array; samples: number; sampleRate: number }> {
+async function audioOf(cut: SourceCut, format: NonNullable<WriteSharOptions["recording"]>): Promise<{ bytes: Uint8Array; samples: number; sampleRate: number }> {
   const first = (cut.tracks?.[0] as SourceCut | undefined) ?? cut;
   const sampleRate = first.sampleRate ?? (await readCutAudio(first)).sampleRate;
   const samples = await sourceSamples(cut, sampleRate);
   const audio = { sampleRate, channels: [samples] };
-  if (format === "wav") return { bytes: serializeWav(audio), samples: samples.length, sampleRate };
-  const path = join(scratch, `a.${format}`);
-  await writeAudio(path, audio);
-  return { bytes: readFileSync(path), samples: samples.length, sampleRate };
+  return { bytes: await encodeAudio(audio, format), samples: samples.length, sampleRate };
 }
 
 async function featuresOf(cut: SourceCut, format: NonNullable<WriteSharOptions["features"]>): Promise<SharMember | undefined> {
@@ -108,25 +102,24 @@ async function featuresOf(cut: SourceCut, format: NonNullable<WriteSharOptions["
 export function writeSharFolder(folder: string, cuts: AsyncIterable<SourceCut> | Iterable<SourceCut>, options: WriteSharOptions = {}): Promise<number> {
   const { recording = "flac", features, shardSize = 1000, onProgress } = options;
   const ids = new Set<string>();
-  const items = async function* (scratch: string): AsyncGenerator<SharItem> {
+  const items = async function* (): AsyncGenerator<SharItem> {
     for await (const cut of cuts) {
       const id = memberName(cut.id);
       if (ids.has(id))
         throw new ManifestError("CUT_BAD", { at: cut.origin, message: `the id ${id} comes twice, and members are found by it`, fix: "give each cut an id of its own" });
       ids.add(id);
-      yield itemOf(cut, id, { recording, features }, scratch);
+      yield itemOf(cut, id, { recording, features });
     }
   };
-  return writeShards(folder, items, { fields: ["recording", ...(features ? ["features"] : [])], shardSize, onProgress });
+  return writeShards(folder, items(), { fields: ["recording", ...(features ? ["features"] : [])], shardSize, onProgress });
 }
 
 async function itemOf(
   cut: SourceCut,
   id: string,
   { recording, features }: { recording: NonNullable<WriteSharOptions["recording"]>; features: WriteSharOptions["features"] },
-  scratch: string,
 ): Promise<SharItem> {
-  const audio = await audioOf(cut, recording, scratch);
+  const audio = await audioOf(cut, recording);
   const stored = features && (await featuresOf(cut, features));
   const manifest = recordingOf(id, audio.samples, audio.sampleRate);
   const seconds = audio.samples / audio.sampleRate;

@@ -4,11 +4,10 @@
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { extname, join, resolve } from "node:path";
-import { readAudio, writeAudio } from "../../../audio/index.ts";
+import { type AudioFormat, encodeAudio, readAudio } from "../../../audio/index.ts";
 import { fileError, writeFileAtomic } from "../../../formats/atomic.ts";
 import { dumpPython, JsonSyntaxError, type PyObject, type PyValue, parsePython, pyFloat } from "../../../formats/pythonJson.ts";
 import { readTar } from "../../../formats/tar/index.ts";
-import { serializeWav } from "../../../formats/wav.ts";
 import { FormatError, ManifestError } from "../../../util/errors.ts";
 import { memberName, type SharItem, writeShards } from "../../sharWriter.ts";
 import { flattenPath } from "../../tarred/convert/names.ts";
@@ -31,20 +30,20 @@ export function writeShar(
   { shardSize = 1000, audioFormat = "flac" }: { shardSize?: number; audioFormat?: SharAudioFormat } = {},
 ): Promise<number> {
   const ids = new Set<string>();
-  const items = async function* (scratch: string): AsyncGenerator<SharItem> {
+  const items = async function* (): AsyncGenerator<SharItem> {
     for await (const utterance of utterances) {
       const made = await cutOfUtterance(nameable(utterance), losses, ids);
-      if (made !== undefined) yield await itemOf(made, utterance, { audioFormat, losses, scratch });
+      if (made !== undefined) yield await itemOf(made, utterance, { audioFormat, losses });
     }
   };
-  return writeShards(folder, items, { fields: ["recording"], shardSize });
+  return writeShards(folder, items(), { fields: ["recording"], shardSize });
 }
 
 /** What is stored of an utterance, and its cut, which begins where the stored audio does. */
 async function itemOf(
   { cut, id, files, start, duration, rate, frames, channels }: CutOf,
   utterance: Utterance,
-  { audioFormat, losses, scratch }: { audioFormat: SharAudioFormat; losses: Losses; scratch: string },
+  { audioFormat, losses }: { audioFormat: SharAudioFormat; losses: Losses },
 ): Promise<SharItem> {
   const whole = start === 0 && Math.abs(duration - frames / rate) < 0.5 / rate;
   let bytes: Uint8Array;
@@ -60,12 +59,7 @@ async function itemOf(
     const parts = await Promise.all(files.map((file) => readAudio(file, whole ? {} : { offset: start, duration })));
     const audio = { sampleRate: rate, channels: parts.flatMap((part) => part.channels) };
     samples = audio.channels[0]?.length ?? 0;
-    if (extension === "wav") bytes = serializeWav(audio);
-    else {
-      const temporary = join(scratch, `a.${extension}`);
-      await writeAudio(temporary, audio);
-      bytes = readFileSync(temporary);
-    }
+    bytes = await encodeAudio(audio, extension as AudioFormat);
   }
   const placeholder: PyValue[] = [
     new Map<string, PyValue>([
@@ -173,7 +167,7 @@ export async function* readShar(folder: string, audioFolder: string, segments: S
         if (recording instanceof Map) cut.set("recording", recording);
         const suffix = extension === ".original" ? "" : extension;
         const file = join(resolve(audioFolder), `${id.replace(/[/\\]/g, "_").replace(/^\.+/, "")}${suffix}`);
-        writeFileAtomic(file, bytes);
+        writeFileAtomic(file, bytes, { durable: false });
         yield* utterancesOfCut(cut, at, segments, losses, [file]);
       }
       if (!(await members.next()).done)
