@@ -1,5 +1,6 @@
 /** `serac manifest stats`: what is in a manifest. */
 import { type Distribution, type ManifestStats, manifestStats as statsOf } from "../data/index.ts";
+import { maxExact } from "../util/distinct.ts";
 import { integer } from "../util/options.ts";
 import { command } from "./command.ts";
 import { BadLines, lineProgress, manifests, readOptions, showHours, showInput } from "./manifestOptions.ts";
@@ -12,6 +13,9 @@ function bar(part: number, width: number): string {
   const eighths = Math.round(part * width * 8);
   return "█".repeat(Math.floor(eighths / 8)) + (eighths % 8 === 0 ? "" : (blocks[eighths % 8] as string));
 }
+
+/** A number of different things, which is counted exactly up to a limit. */
+const about = (distinct: number): string => (distinct > maxExact ? `about ${distinct}` : String(distinct));
 
 const show = (value: number): string => value.toFixed(value < 10 ? 2 : 1);
 
@@ -28,7 +32,7 @@ function print(stats: ManifestStats, out: Output, characters: number): void {
   out.print(`audio                 ${showHours(stats.seconds)}${stats.withoutDuration > 0 ? `, without ${stats.withoutDuration} lines that have no duration` : ""}`);
   if (stats.withOffset > 0) out.print(`with an offset        ${stats.withOffset}`);
   if (stats.emptyTexts > 0) out.print(`without text          ${stats.emptyTexts}`);
-  out.print(`words                 ${words.total}, ${words.distinct} different, ${words.perUtterance.toFixed(1)} an utterance`);
+  out.print(`words                 ${words.total}, ${about(words.distinct)} different, ${words.perUtterance.toFixed(1)} an utterance`);
   out.print(`characters            ${stats.characters.total}, ${stats.characters.distinct} different`);
   const rates = [duration, stats.characters.perSecond, words.perSecond];
   if (rates.some((one) => one !== undefined)) {
@@ -53,10 +57,10 @@ function print(stats: ManifestStats, out: Output, characters: number): void {
   for (const [name, byName, distinct] of shares) {
     if (distinct === 0) continue;
     out.print("");
-    out.print(`${name} (${distinct})`);
+    out.print(`${name} (${about(distinct)})`);
     for (const [one, { utterances, seconds }] of Object.entries(byName).slice(0, 10))
       out.print(`  ${one.padEnd(20)}${showHours(seconds).padStart(12)}${String(utterances).padStart(12)}`);
-    if (distinct > 10) out.print(`  and ${distinct - 10} more`);
+    if (distinct > 10) out.print(`  and ${about(distinct - 10)} more`);
   }
   if (characters > 0 && stats.characters.counts.length > 0) {
     out.print("");

@@ -27,21 +27,24 @@ export function mix(x: number): number {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-/** Hashes, numbered in the order in which they came: at most 12 bytes for each of 2^k entries, of which three quarters are used. */
+/** Hashes, numbered in the order in which they came: 8 bytes an entry, and 4 for each of 2^k places, of which at most three quarters are used. */
 export class HashTable {
-  /** How many different hashes there are. */
-  size = 0;
-  private mask: number;
-  private highs: Uint32Array;
-  private lows: Uint32Array;
+  /** By the entry's number. */
+  private readonly highs = new NumberList(Uint32Array);
+  private readonly lows = new NumberList(Uint32Array);
   /** The number of the entry plus 1; 0 is a free place. */
   private numbers: Uint32Array;
+  private mask: number;
 
+  /** @param capacity a power of 2 */
   constructor(capacity = 1 << 12) {
     this.mask = capacity - 1;
-    this.highs = new Uint32Array(capacity);
-    this.lows = new Uint32Array(capacity);
     this.numbers = new Uint32Array(capacity);
+  }
+
+  /** How many different hashes there are. */
+  get size(): number {
+    return this.highs.length;
   }
 
   /** @returns the number of the hash, or -1 where it is not there */
@@ -56,45 +59,44 @@ export class HashTable {
     const at = this.place(h, l);
     const number = this.numbers[at] as number;
     if (number !== 0) return number - 1;
-    this.highs[at] = h;
-    this.lows[at] = l;
-    this.numbers[at] = ++this.size;
-    const added = this.size - 1;
+    this.highs.push(h);
+    this.lows.push(l);
+    this.numbers[at] = this.size;
     if (this.size * 4 > (this.mask + 1) * 3) this.grow();
-    return added;
+    return this.size - 1;
   }
 
   private place(high: number, low: number): number {
     const { mask, highs, lows, numbers } = this;
     let at = (low ^ high) & mask;
-    while (numbers[at] !== 0 && (lows[at] !== low || highs[at] !== high)) at = (at + 1) & mask;
-    return at;
+    for (; ; at = (at + 1) & mask) {
+      const number = numbers[at] as number;
+      if (number === 0 || (lows.get(number - 1) === low && highs.get(number - 1) === high)) return at;
+    }
   }
 
   private grow(): void {
-    const { highs, lows, numbers } = this;
     const capacity = (this.mask + 1) * 2;
     this.mask = capacity - 1;
-    this.highs = new Uint32Array(capacity);
-    this.lows = new Uint32Array(capacity);
     this.numbers = new Uint32Array(capacity);
-    for (let i = 0; i < numbers.length; i++) {
-      if (numbers[i] === 0) continue;
-      const at = this.place(highs[i] as number, lows[i] as number);
-      this.highs[at] = highs[i] as number;
-      this.lows[at] = lows[i] as number;
-      this.numbers[at] = numbers[i] as number;
+    const { mask, numbers, highs, lows } = this;
+    for (let number = 0; number < this.size; number++) {
+      let at = (lows.get(number) ^ highs.get(number)) & mask;
+      while (numbers[at] !== 0) at = (at + 1) & mask;
+      numbers[at] = number + 1;
     }
   }
 }
 
 type NumberArray = Float64Array | Float32Array | Uint32Array;
 
+/** Of a `NumberList`: an index is a block's number and 16 bits for the place in it, so that a list has at most 2^32 numbers. */
+const blockSize = 1 << 16;
+
 /** Numbers in blocks, so that growing never copies what is there; of 8 bytes, or of 4 where `kind` says so. */
 export class NumberList {
   length = 0;
   private readonly blocks: NumberArray[] = [];
-  private readonly blockSize = 1 << 16;
   private readonly kind: new (
     length: number,
   ) => NumberArray;
@@ -105,23 +107,22 @@ export class NumberList {
 
   push(value: number): void {
     const at = this.length++;
-    if (at % this.blockSize === 0) this.blocks.push(new this.kind(this.blockSize));
-    (this.blocks[Math.floor(at / this.blockSize)] as NumberArray)[at % this.blockSize] = value;
+    if ((at & 0xffff) === 0) this.blocks.push(new this.kind(blockSize));
+    (this.blocks[at >>> 16] as NumberArray)[at & 0xffff] = value;
   }
 
   get(index: number): number {
-    return this.blocks[Math.floor(index / this.blockSize)]?.[index % this.blockSize] as number;
+    return this.blocks[index >>> 16]?.[index & 0xffff] as number;
   }
 
   add(index: number, value: number): void {
-    (this.blocks[Math.floor(index / this.blockSize)] as NumberArray)[index % this.blockSize]! += value;
+    (this.blocks[index >>> 16] as NumberArray)[index & 0xffff]! += value;
   }
 
   /** @returns all of them in one array, and forgets them */
   take(): Float64Array {
     const all = new Float64Array(this.length);
-    for (let i = 0; i < this.blocks.length; i++)
-      all.set((this.blocks[i] as NumberArray).subarray(0, Math.min(this.blockSize, this.length - i * this.blockSize)), i * this.blockSize);
+    for (let i = 0; i < this.blocks.length; i++) all.set((this.blocks[i] as NumberArray).subarray(0, Math.min(blockSize, this.length - i * blockSize)), i * blockSize);
     this.blocks.length = 0;
     this.length = 0;
     return all;

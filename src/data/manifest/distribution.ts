@@ -19,6 +19,28 @@ export interface Histogram {
   counts: number[];
 }
 
+/**
+ * Numbers in one array, to be sorted where they lie. It doubles: what is not used yet is not in memory, and the old array is garbage long before the end.
+ */
+export class Numbers {
+  private values = new Float64Array(1 << 12);
+  private count = 0;
+
+  push(value: number): void {
+    if (this.count === this.values.length) {
+      const { values } = this;
+      this.values = new Float64Array(2 * this.count);
+      this.values.set(values);
+    }
+    this.values[this.count++] = value;
+  }
+
+  /** All of them, not copied. */
+  get all(): Float64Array {
+    return this.values.subarray(0, this.count);
+  }
+}
+
 /** Sorts `values` and describes them. */
 export function distribution(values: Float64Array): Distribution | undefined {
   if (values.length === 0) return undefined;

@@ -1,5 +1,6 @@
 /** Utterances and seconds by name: of speakers, languages, rates. */
-import { HashTable, hashText } from "../../util/hash.ts";
+import { DistinctCounter } from "../../util/distinct.ts";
+import { hashText } from "../../util/hash.ts";
 
 /** Utterances and seconds of one speaker, language or sampling rate. */
 export interface Share {
@@ -13,7 +14,7 @@ export const maxNames = 100_000;
 /** Sums by name, in bounded memory. */
 export class Shares {
   readonly byName = new Map<string, Share>();
-  private readonly others = new HashTable(1 << 8);
+  private readonly others = new DistinctCounter();
   private lastName: string | undefined;
   private last: Share | undefined;
 
@@ -27,12 +28,12 @@ export class Shares {
     } else if (this.byName.size < maxNames) this.byName.set(name, { utterances: 1, seconds });
     else {
       const { high, low } = hashText(name);
-      this.others.add(high, low);
+      this.others.add(high | 0, low | 0 || 1);
     }
   }
 
   get distinct(): number {
-    return this.byName.size + this.others.size;
+    return this.byName.size + this.others.count;
   }
 
   largest(count = Number.POSITIVE_INFINITY): Record<string, Share> {

@@ -1,6 +1,6 @@
 /**
  * Manifests split in parts at random, by number, share or hours. With a key (speaker, audio, any other) all lines of one value go to one
- * part, so that nothing leaks. The seed decides. Two passes; memory is about 13 bytes a line, 35 with a key of which every line has another value.
+ * part, so that nothing leaks. The seed decides. Two passes; memory is about 13 bytes a line, 30 with a key of which every line has another value.
  */
 import { ConfigError } from "../../util/errors.ts";
 import { HashTable, hashText, NumberList } from "../../util/hash.ts";

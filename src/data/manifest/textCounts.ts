@@ -1,4 +1,5 @@
 /** Counts characters and words of texts. */
+import { DistinctCounter, type DistinctFields } from "../../util/distinct.ts";
 import { type Distribution, Logarithmic } from "./distribution.ts";
 import type { TextBlock } from "./textBlocks.ts";
 
@@ -9,37 +10,6 @@ const isSpace = (unit: number): boolean => unit <= 0x20 || (unit >= 0xa0 && (uni
 const isHigh = (unit: number): boolean => unit >= 0xd800 && unit < 0xdc00;
 const isLow = (unit: number): boolean => unit >= 0xdc00 && unit < 0xe000;
 
-/** Different words, by a hash of 32 bits beside length and first letter: 8 bytes a place, of which a quarter to a half are used. */
-class WordSet {
-  size = 0;
-  private mask = (1 << 12) - 1;
-  /** Pairs of hash and tag; a tag of 0 is a free place. */
-  table = new Int32Array(2 << 12);
-
-  /** @param tag not 0 */
-  add(hash: number, tag: number): void {
-    const { table, mask } = this;
-    let at = (hash ^ (hash >>> 15)) & mask;
-    for (; table[2 * at + 1] !== 0; at = (at + 1) & mask) if (table[2 * at] === hash && table[2 * at + 1] === tag) return;
-    table[2 * at] = hash;
-    table[2 * at + 1] = tag;
-    if (++this.size * 2 > mask) this.grow();
-  }
-
-  private grow(): void {
-    const { table } = this;
-    this.mask = 2 * this.mask + 1;
-    this.table = new Int32Array(2 * (this.mask + 1));
-    this.size = 0;
-    this.merge({ table });
-  }
-
-  /** Adds the words of another set, or of a copy of its fields. */
-  merge({ table }: { readonly table: Int32Array }): void {
-    for (let i = 0; i < table.length; i += 2) if (table[i + 1] !== 0) this.add(table[i] as number, table[i + 1] as number);
-  }
-}
-
 /** A character and how often it was seen. */
 export interface CharacterCount {
   character: string;
@@ -47,7 +17,7 @@ export interface CharacterCount {
 }
 
 /** What a `TextCounts` has counted, as its fields: these can be sent to another thread. */
-export type TextCountsFields = Pick<TextCounts, "characters" | "wordTotal" | "characterRates" | "wordRates" | "units" | "astral" | "words">;
+export type TextCountsFields = Pick<TextCounts, "characters" | "wordTotal" | "characterRates" | "wordRates" | "units" | "astral"> & { words: DistinctFields };
 
 export class TextCounts {
   characters = 0;
@@ -58,7 +28,8 @@ export class TextCounts {
   readonly units = new Float64Array(1 << 16);
   /** By code points above 0xffff. */
   readonly astral = new Map<number, number>();
-  readonly words = new WordSet();
+  /** By a hash of 32 bits, beside length and first letter. */
+  readonly words = new DistinctCounter();
   private view = new Uint16Array(0);
 
   add({ units, ends, seconds }: TextBlock): void {
@@ -161,7 +132,7 @@ export class TextCounts {
     counts.sort((x, y) => y.count - x.count);
     return {
       characters: { total: this.characters, distinct: counts.length, perSecond: this.characterRates.result(), counts },
-      words: { total: this.wordTotal, distinct: this.words.size, perSecond: this.wordRates.result() },
+      words: { total: this.wordTotal, distinct: this.words.count, perSecond: this.wordRates.result() },
     };
   }
 }
