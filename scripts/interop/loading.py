@@ -5,6 +5,7 @@ import random
 import re
 import tempfile
 
+import lhotse.augmentation.torchaudio
 import numpy as np
 import soundfile as sf
 import torch
@@ -19,6 +20,8 @@ from lhotse.features.mixer import FeatureMixer
 from lhotse.supervision import AlignmentItem, SupervisionSegment
 from lhotse.utils import compute_num_windows
 
+# Resampling as with torchaudio, whose kernel lhotse brings along; without torchaudio it would fall back to SciPy's.
+lhotse.augmentation.torchaudio.is_torchaudio_available = lambda: True
 RATE = 16000
 folder = tempfile.mkdtemp()
 out = {}
@@ -78,6 +81,14 @@ def with_noises(cut, snr, duration):
 for name, mixed in (("mix", with_noises(a, 12.5, a.duration)), ("mix_longer", with_noises(b, 5.0, 0.7))):
     out[name] = dict(duration=mixed.duration, **pick(mixed.load_audio()))
 out["mix_asis"] = pick(a.mix(n1, snr=None).load_audio())
+out["loudness"] = {name: pick(cut.normalize_loudness(-25.0).load_audio()) for name, cut in (("a", a), ("b", b), ("n1", n1))}
+loud = recording("loud", np.concatenate([wave(30000, 0.3, 0.02), np.zeros(8000, np.float32), wave(40000, 0.9, 0.5)])).to_cut()
+out["loudness"]["gated"] = pick(loud.normalize_loudness(-20.0).load_audio())
+out["lowpass"] = {str(hz): pick(a.resample(2 * hz).resample(RATE).load_audio()) for hz in (3000, 4751)}
+out["clip"] = {
+    f"{hard} {gain} {normalize} {times}": pick(a.clip_amplitude(hard=hard, gain_db=gain, normalize=normalize, oversampling=times or None).load_audio())
+    for hard, gain, normalize, times in ((True, 12.0, True, 2), (False, 6.5, True, 2), (False, 20.0, False, 0), (True, 0.05, True, 4))
+}
 row = a.pad(a.duration + 0.25).append(b)
 out["append"] = dict(duration=row.duration, sups=spans_of(row), **pick(row.load_audio()))
 for direction in ("left", "right", "both"):

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 venv=${SERAC_INTEROP_VENV:-build/interop-venv}
 golden=test/golden/loading.json
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-"$venv/bin/python" -c "from lhotse.dataset import SpecAugment" 2>/dev/null || "$venv/bin/pip" install --quiet numpy lhotse==1.33.0 urllib3
+"$venv/bin/python" -c "from lhotse.dataset import SpecAugment" 2>/dev/null || "$venv/bin/pip" install --quiet numpy lhotse==1.33.0 urllib3 pyloudnorm
 "$venv/bin/python" scripts/interop/loading.py > "$golden.new"
 if [ "${1:-}" = --record ]; then
   mv "$golden.new" "$golden"

@@ -1,7 +1,11 @@
-/** The augmentation that a config names, as options of a loader, in NeMo's order: noise, truncation, padding, concatenation, reverberation. */
+/**
+ * The augmentation that a config names, as options of a loader, in NeMo's order: noise, truncation, padding, loudness and concatenation, low-pass, clipping,
+ * reverberation.
+ */
 import { ConfigError } from "../../util/errors.ts";
 import type { OpenedBlocks } from "../sources/blocks.ts";
 import type { LhotseDataLoadingConfig } from "../sources/lhotseConfig.ts";
+import { clippingTransform, loudnessTransform, lowpassTransform } from "./equipment.ts";
 import type { LoaderOptions } from "./loader.ts";
 import { openNoise } from "./noise.ts";
 import { type CutTransform, cutConcatenateTransform, cutMixTransform, padTransform, reverbTransform, truncateTransform } from "./transforms.ts";
@@ -19,9 +23,21 @@ export async function loaderOptionsOf(config: LhotseDataLoadingConfig): Promise<
     cutTransforms.push(cutMixTransform(await openNoise(noisePath), { snr: config.noiseSnr, p: config.noiseMixProb, padToLongest: false, randomMixOffset: true }));
   if (truncateDuration !== undefined) cutTransforms.push(truncateTransform({ duration: truncateDuration, offsetType: config.truncateOffsetType, keepExcessive }));
   if (padMinDuration !== undefined) cutTransforms.push(padTransform({ duration: padMinDuration, direction: config.padDirection }));
+  if (config.concatenateSamples && config.dbNorm !== undefined) cutTransforms.push(loudnessTransform(config.dbNorm));
   if (config.concatenateSamples)
     cutTransforms.push(
       cutConcatenateTransform({ gap: config.concatenateGapSeconds, durationFactor: config.concatenateDurationFactor, merge: config.concatenateMergeSupervisions }),
+    );
+  if (config.lowpassEnabled) cutTransforms.push(lowpassTransform({ frequencies: config.lowpassFrequenciesInterval, p: config.lowpassProb }));
+  if (config.clippingEnabled)
+    cutTransforms.push(
+      clippingTransform({
+        gainDb: config.clippingGainDb,
+        normalize: config.clippingNormalize,
+        oversampling: config.clippingOversampling,
+        p: config.clippingProb,
+        pHard: config.clippingProbHard,
+      }),
     );
   if (config.rirEnabled) cutTransforms.push(reverbTransform(config.rirPath === undefined ? undefined : await openNoise(config.rirPath), { p: config.rirProb }));
   return { sampleRate: config.sampleRate, workers: config.numWorkers, seed: typeof config.seed === "number" ? config.seed : 0, cutTransforms };

@@ -2,6 +2,7 @@
  * Changes of cuts: of their sound, and along with it of their times and supervisions. They draw nothing: same arguments, same cut.
  * Source: lhotse's cuts (cut/data.py, cut/mixed.py, cut/set.py) and its transforms of recordings.
  */
+import type { ClipOptions } from "../../audio/index.ts";
 import { ConfigError } from "../../util/errors.ts";
 import type { SourceCut, Supervision } from "../sources/cut.ts";
 import { type Placed, playedOf, type Response, type Sound } from "../sources/sound.ts";
@@ -46,6 +47,27 @@ export function perturbCutVolume(cut: PlayedCut, factor: number): PlayedCut {
   if (!(factor >= 0 && Number.isFinite(factor))) throw new ConfigError("CONFIG_BAD_VALUE", { at: "perturbCutVolume", message: `the factor is ${factor}, not a number from 0` });
   return { ...changed(cut, { kind: "volume", of: playedOf(cut), factor }, cut.duration), id: `${cut.id}_vp${factor}`, features: undefined };
 }
+
+/** Scales samples to a loudness in LUFS. */
+export const normalizeCutLoudness = (cut: PlayedCut, target: number): PlayedCut => ({
+  ...changed(cut, { kind: "loudness", of: playedOf(cut), target }, cut.duration),
+  id: `${cut.id}_ln${target}`,
+  features: undefined,
+});
+
+/** Takes away what is above some Hz. */
+export const lowpassCut = (cut: PlayedCut, cutoff: number): PlayedCut => ({
+  ...changed(cut, { kind: "lowpass", of: playedOf(cut), cutoff }, cut.duration),
+  id: `${cut.id}_lowpassed${cutoff}`,
+  features: undefined,
+});
+
+/** Clips or saturates samples. */
+export const clipCut = (cut: PlayedCut, options: ClipOptions): PlayedCut => ({
+  ...changed(cut, { kind: "clip", of: playedOf(cut), options }, cut.duration),
+  id: `${cut.id}_cl${options.gainDb.toFixed(1)}`,
+  features: undefined,
+});
 
 /** Convolves with an impulse response; length and times stay. */
 export function reverbCut(cut: PlayedCut, response: Response, { normalize = true }: { normalize?: boolean } = {}): PlayedCut {

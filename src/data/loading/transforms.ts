@@ -31,12 +31,14 @@ export function streamOf(...parts: readonly (string | number)[]): Random {
   return new Random(high).fork(low);
 }
 
-function probability(name: string, p: number): number {
+/** @throws ConfigError CONFIG_BAD_VALUE */
+export function probability(name: string, p: number): number {
   if (!(p >= 0 && p <= 1)) throw new ConfigError("CONFIG_BAD_VALUE", { at: name, message: `the probability is ${p}, not within 0 to 1` });
   return p;
 }
 
-const eachCut = (name: string, change: (cut: PlayedCut, random: Random, context: TransformContext) => PlayedCut): CutTransform => ({
+/** A transform that changes cuts one by one. */
+export const eachCut = (name: string, change: (cut: PlayedCut, random: Random, context: TransformContext) => PlayedCut): CutTransform => ({
   name,
   apply: (cuts, context) => cuts.map((cut) => change(cut, context.random(cut), context)),
 });

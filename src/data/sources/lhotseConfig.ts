@@ -36,6 +36,19 @@ const bound = (help: string, initial: number): Option<number> => ({
   },
 });
 
+/** The ends of an interval. */
+const pair = (help: string, initial: readonly [number, number]): Option<readonly [number, number]> => ({
+  help,
+  kind: "strings",
+  accepts: "two ascending numbers",
+  default: initial,
+  read: (raw) => {
+    if (!Array.isArray(raw) || raw.length !== 2) return undefined;
+    const [low, high] = raw as unknown[];
+    return typeof low === "number" && typeof high === "number" && low < high ? [low, high] : undefined;
+  },
+});
+
 /** What is read. */
 export const lhotseOptions = {
   // What to read
@@ -99,12 +112,24 @@ export const lhotseOptions = {
   concatenateSamples: boolean({ default: false, help: "the short utterances of a batch are appended to others" }),
   concatenateGapSeconds: number({ default: 0.1, min: 0, help: "seconds of silence between them" }),
   concatenateDurationFactor: number({ default: 1, min: 0, help: "longest result, times the longest utterance of the batch" }),
+  dbNorm: custom<number>("LUFS to which utterances are scaled before they are joined; null leaves them", "a number of LUFS", (raw) =>
+    typeof raw === "number" && Number.isFinite(raw) ? raw : undefined,
+  ),
   concatenateMergeSupervisions: boolean({ default: true, help: "one supervision for all of a row" }),
   truncateDuration: number({ help: "longer utterances are cut to these seconds" }),
   truncateOffsetType: choice(["random", "start", "end"], { default: "random", help: "which part is kept" }),
   keepExcessiveSupervisions: boolean({ default: true, help: "supervisions that reach beyond a cut part are kept" }),
   cutIntoWindowsDuration: number({ help: "utterances are cut into windows of these seconds" }),
   cutIntoWindowsHop: number({ help: "seconds from one window to the next; those of a window by default" }),
+  lowpassEnabled: boolean({ default: false, help: "frequencies above a limit are taken away" }),
+  lowpassFrequenciesInterval: pair("from which limits are drawn, Hz", [3500, 8000]),
+  lowpassProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to lose them" }),
+  clippingEnabled: boolean({ default: false, help: "utterances are clipped" }),
+  clippingGainDb: pair("from which gains before clipping are drawn, dB", [0, 24]),
+  clippingNormalize: boolean({ default: true, help: "peaks are amplified to full scale before" }),
+  clippingOversampling: integer({ default: 2, min: 1, help: "times the sampling rate at which it is done" }),
+  clippingProbHard: number({ default: 0.5, min: 0, max: 1, help: "share of those whose peaks are cut off, not saturated" }),
+  clippingProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to be clipped" }),
   rirEnabled: boolean({ default: false, help: "utterances are convolved with impulse responses" }),
   rirPath: string({ help: "impulse responses: a manifest or a folder; rooms are made up without it" }),
   rirProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to be convolved" }),
@@ -170,32 +195,22 @@ export const meaningless: Readonly<Record<string, Unread>> = {
   quadratic_factor: { default: undefined, why: "it belongs to batch_tokens" },
 };
 
-const inLoader = "augmentation that the loader does not have";
+const inLoader = "a codec between decoding and features would be most of the loader's work: encode a part of the corpus once";
 
 /** Keys that would change what is read, and are not there yet. */
 export const notThere: Readonly<Record<string, Unread>> = {
-  prompt_format: { default: undefined, why: "tokens are counted without prompts" },
+  prompt_format: { default: undefined, why: "tokens are counted by the function that is given, which may count prompts; batches hold texts" },
   use_multimodal_sampling: { default: false, why: "audio only" },
   batch_tokens: { default: undefined, why: "audio only: use batch_duration" },
   cut_text_into_windows_tokens: { default: undefined, why: "audio only" },
   use_packed_sequence_sampling: { default: false, why: "audio only" },
   audio_token_estimator: { default: undefined, why: "audio only" },
-  db_norm: { default: -25, why: inLoader },
-  lowpass_enabled: { default: false, why: inLoader },
-  lowpass_frequencies_interval: { default: [3500, 8000], why: inLoader },
-  lowpass_prob: { default: 0.5, why: inLoader },
   compression_enabled: { default: false, why: inLoader },
   compression_prob: { default: 0.5, why: inLoader },
   compression_level_interval: { default: [0.8, 0.99], why: inLoader },
   compression_codecs: { default: ["opus"], why: inLoader },
   compression_codec_weights: { default: undefined, why: inLoader },
   compression_enable_for_custom_fields: { default: false, why: inLoader },
-  clipping_enabled: { default: false, why: inLoader },
-  clipping_gain_db: { default: [0, 24], why: inLoader },
-  clipping_normalize: { default: true, why: inLoader },
-  clipping_oversampling: { default: 2, why: inLoader },
-  clipping_prob_hard: { default: 0.5, why: inLoader },
-  clipping_prob: { default: 0.5, why: inLoader },
 };
 
 /** Other spellings: those of NeMo's documentation, of older releases, and of icefall. */
@@ -249,6 +264,9 @@ export function unknownKey(name: string, { at, path }: ConfigNode, known: readon
     fix: icefall !== undefined ? `${name} is a name of icefall's; here it is ${icefall}` : near === undefined ? undefined : `did you mean ${near}?`,
   });
 }
+
+/** LUFS. Source: NeMo, db_norm's default. */
+const nemoDbNorm = -25;
 
 /** Keys whose values are read further, with their places. */
 const asNodes = new Set(["input_cfg", "extra_fields", "excluded_speaker_ids"]);
@@ -317,6 +335,8 @@ export function readLhotseConfig(block: ConfigNode, onWarning: (message: string)
     places.set(snake, node);
   }
   for (const [name, { default: initial }] of Object.entries(lhotseOptions) as [string, Option<unknown>][]) values[name] ??= initial;
+  // Joined utterances are normalised unless null says that they are not to be.
+  if (block.value.get("db_norm")?.value !== null) values["dbNorm"] ??= nemoDbNorm;
   const config = values as LhotseDataLoadingConfig;
   check(config, places, block);
   return { config: { ...config, useBucketing: config.useBucketing || config.bucketBatchSize !== undefined || config.bucketDurationBins !== undefined }, places };

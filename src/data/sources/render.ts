@@ -3,7 +3,7 @@
  * Features that were stored are read where nothing in a sound needs samples: they are placed and mixed as features, as lhotse does.
  * Source: lhotse's MixedCut.load_audio, AudioMixer, FeatureMixer and audio/utils.py.
  */
-import { type Features, fbank, meanEnergy, mixTracks, reverberate, roomImpulseResponse, scaleVolume, speed } from "../../audio/index.ts";
+import { clipAmplitude, type Features, fbank, lowpass, meanEnergy, mixTracks, normalizeLoudness, reverberate, roomImpulseResponse, scaleVolume, speed } from "../../audio/index.ts";
 import { AudioError, internal } from "../../util/errors.ts";
 import { Random } from "../../util/random.ts";
 import { paddingValue } from "../loader.ts";
@@ -68,6 +68,12 @@ export async function renderSamples(played: Played, sampleRate: number): Promise
       return zeroed(await speed(await renderSamples(sound.of, sampleRate), sound.factor, sampleRate), expected);
     case "volume":
       return scaleVolume(await renderSamples(sound.of, sampleRate), sound.factor);
+    case "loudness":
+      return normalizeLoudness(await renderSamples(sound.of, sampleRate), sound.target, sampleRate);
+    case "lowpass":
+      return lowpass(await renderSamples(sound.of, sampleRate), sampleRate, sound.cutoff);
+    case "clip":
+      return clipAmplitude(await renderSamples(sound.of, sampleRate), sampleRate, sound.options);
     case "row":
       return placed(sound.parts, expected, sampleRate);
     case "tracks":

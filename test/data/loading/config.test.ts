@@ -2,6 +2,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { createSampler, Loader, loaderOptionsOf, openNoise, openSources, type SourceCut } from "../../../src/data/index.ts";
+import { Random } from "../../../src/util/random.ts";
 import { cutOf, newFolder, rate, wave } from "./corpus.ts";
 
 const folder = newFolder();
@@ -93,6 +94,32 @@ test("noise_path, rir_enabled and concatenate_samples change what is loaded, wit
   expect(texts(changed).length).toBeLessThan(texts(plain).length);
   expect(texts(changed).join(" ").split(" text ").length).toBe(texts(plain).join(" ").split(" text ").length);
   expect(changed.every(({ supervisions, cuts: rows }) => supervisions.text.length === rows.length)).toBe(true);
+});
+
+test("lowpass_enabled, clipping_enabled and db_norm change what is heard, as often as they are asked for", async () => {
+  const random = new Random(3);
+  const hiss = await cutOf(
+    folder,
+    "hiss",
+    Float32Array.from({ length: 16_000 }, () => 0.1 * random.normal()),
+  );
+  const noisy = lines("hiss.jsonl", [{ audio_filepath: hiss.audioPath, duration: hiss.duration, text: "" }]);
+  const plain = await load({ manifest_filepath: noisy });
+  const energy = (batches: typeof plain): number => batches.reduce((sum, { inputs }) => sum + inputs.reduce((all, x) => all + Math.exp(x), 0), 0);
+  const high = (batches: typeof plain): number => batches.reduce((sum, { inputs, bins }) => sum + inputs.reduce((all, x, i) => all + (i % bins >= 70 ? Math.exp(x) : 0), 0), 0);
+  const narrow = await load({ manifest_filepath: noisy, lowpass_enabled: true, lowpass_prob: 1, lowpass_frequencies_interval: [1000, 2000] });
+  expect(high(narrow)).toBeLessThan(0.01 * high(plain));
+  expect(await load({ manifest_filepath: noisy, lowpass_enabled: true, lowpass_prob: 0 })).toEqual(plain);
+  const tones = await load({});
+  const clipped = await load({ clipping_enabled: true, clipping_prob: 1, clipping_prob_hard: 1, clipping_gain_db: [20, 24] });
+  expect(high(clipped)).toBeGreaterThan(2 * high(tones)); // harmonics
+  expect(await load({ clipping_enabled: true, clipping_prob: 0 })).toEqual(tones);
+  const joined = { concatenate_samples: true, concatenate_duration_factor: 2 };
+  const [quiet, loud, asIs] = [await load({ ...joined, db_norm: -40 }), await load({ ...joined, db_norm: -10 }), await load({ ...joined, db_norm: null })];
+  expect(energy(loud) / energy(quiet)).toBeCloseTo(1000, -1);
+  expect(energy(asIs)).not.toBeCloseTo(energy(quiet), 0);
+  expect(await load({ ...joined, db_norm: -25 })).toEqual(await load(joined));
+  await expect(load({ lowpass_enabled: true, sample_rate: 8000 })).rejects.toMatchObject({ code: "CONFIG_BAD_VALUE" });
 });
 
 test("sample_rate and num_workers are the loader's", async () => {

@@ -4,14 +4,17 @@ import { afterAll, expect, describe as group, test } from "vitest";
 import { type Features, fbank, resampleSinc, SpecAugment } from "../../../src/audio/index.ts";
 import {
   appendCuts,
+  clipCut,
   createSampler,
   cutConcatenateTransform,
   cutIntoWindows,
   energyOf,
   Loader,
+  lowpassCut,
   memorySource,
   mixCut,
   mixFeatures,
+  normalizeCutLoudness,
   openSources,
   type PlayedCut,
   padCut,
@@ -66,6 +69,9 @@ interface Golden {
     word_start: number[][];
     word_end: number[][];
   };
+  loudness: Record<string, Picked>;
+  lowpass: Record<string, Picked>;
+  clip: Record<string, Picked>;
   mixed_cuts: Record<string, Picked & { line: string; duration: number; sups: Sups }>;
   mix_features: { shape: number[]; values: number[] };
   specAugment: Record<string, { T: number; F: number; segments: [number, number][]; coins: number[]; warps: number[]; widths: number[]; starts: number[]; values: number[] }>;
@@ -109,6 +115,20 @@ group("as lhotse does it, on the same draws", () => {
   });
 
   test("volume", () => expectSound(perturbCutVolume(a, 0.37), golden.volume));
+
+  test("loudness, of short cuts and with silence that does not count", async () => {
+    for (const [name, cut] of Object.entries({ a, b, n1 })) await expectSound(normalizeCutLoudness(cut, -25), golden.loudness[name] as Picked);
+    const parts = [wave(30_000, 0.3, 0.02), new Float32Array(8000), wave(40_000, 0.9, 0.5)];
+    const loud = await cutOf(folder, "loud", Float32Array.from(parts.flatMap((part) => [...part])));
+    await expectSound(normalizeCutLoudness(loud, -20), golden.loudness["gated"] as Picked);
+  });
+
+  test.each(Object.entries(golden.lowpass))("low-pass at %s Hz", (hz, sound) => expectSound(lowpassCut(a, Number(hz)), sound, { rtol: 1e-3, atol: 3e-5 }));
+
+  test.each(Object.entries(golden.clip))("clipping: hard, gain, normalize, oversampling: %s", (name, sound) => {
+    const [hard, gainDb, normalize, oversampling] = name.split(" ");
+    return expectSound(clipCut(a, { hard: hard === "True", gainDb: Number(gainDb), normalize: normalize === "True", oversampling: Math.max(1, Number(oversampling)) }), sound);
+  });
 
   test("reverberation: with loudness kept, without, and with early reflections alone", async () => {
     const recording = { kind: "recording", cut: rir } as const;

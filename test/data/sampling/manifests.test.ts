@@ -71,15 +71,18 @@ describe("manifests as sources", () => {
     expect((await source.load(kept)).map(({ id }) => id)).toEqual(kept.map((ref) => `${ref}.wav`));
   });
 
-  test("the lines of one rank are loaded on that rank alone", async () => {
+  test("the lines of one rank are parsed and loaded on that rank alone", async () => {
     write(corpus(300));
-    const seen: string[] = [];
-    for (let rank = 0; rank < 3; rank++) {
-      const source = lazyManifest(path, { parse: ({ line }) => ({ id: String(line) }) });
-      seen.push(...(await ids(source, { ...options, rank, worldSize: 3 })).flat());
+    for (const make of [indexedManifest<{ id: string }>, lazyManifest<{ id: string }>]) {
+      const seen: string[] = [];
+      let parsed = 0;
+      for (let rank = 0; rank < 3; rank++) {
+        const source = make(path, { parse: ({ line }) => ({ id: String(line + 0 * parsed++) }) });
+        seen.push(...(await ids(source, { ...options, rank, worldSize: 3 })).flat());
+      }
+      expect(new Set(seen).size).toBe(300);
+      expect([seen.length, parsed]).toEqual([300, 300]);
     }
-    expect(new Set(seen).size).toBe(300);
-    expect(seen.length).toBe(300);
   });
 
   test("go on after a restart, from any step", () =>

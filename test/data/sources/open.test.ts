@@ -498,8 +498,8 @@ input_cfg:
     ["a mandatory value", "manifest_filepath: ???\n", /manifest_filepath is \?\?\?, which stands for a value that has to be given/],
     [
       "augmentation that is not there",
-      "manifest_filepath: A\nlowpass_enabled: true\n",
-      /^train\.yaml:2: lowpass_enabled is true, which serac does not have.*Leave lowpass_enabled out/,
+      "manifest_filepath: A\ncompression_enabled: true\n",
+      /^train\.yaml:2: compression_enabled is true, which serac does not have.*Leave compression_enabled out/,
     ],
     ["batch sizes without bins", "manifest_filepath: A\nbucket_batch_size: [1, 2]\n", /^train\.yaml:2: bucket_batch_size is set without bucket_duration_bins/],
     ["bins of another number", "manifest_filepath: A\nbucket_batch_size: [1, 2]\nbucket_duration_bins: [3]\n", /has 2 numbers for 1 bins/],
