@@ -2,7 +2,7 @@
 // Builds the native addons into build/native with CMake. Needs cmake and a C++20 compiler; downloads nothing.
 // usage: node scripts/build-native.mjs [--only torch|media] [--build-dir DIR] [--quiet]
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -55,6 +55,7 @@ if (targets.length === 0) process.exit(1);
 const work = join(buildDir, "cmake");
 mkdirSync(work, { recursive: true });
 takeTurn(join(work, "lock"));
+forgetIfMoved(work);
 const generator = has("ninja", "--version") && !existsSync(join(work, "Makefile")) ? ["-G", "Ninja"] : [];
 const run = (args) => {
   const result = spawnSync("cmake", args, { stdio: ["ignore", quiet ? "ignore" : 2, 2] });
@@ -68,6 +69,14 @@ for (const target of targets) {
   if (existsSync(to) && statSync(to).mtimeMs >= statSync(from).mtimeMs) continue;
   copyFileSync(from, `${to}.new`); // renamed, so that a process which has the old one loaded keeps it
   renameSync(`${to}.new`, to);
+}
+
+/** CMake refuses a cache that was made for another folder: a copied or moved tree is built anew. */
+function forgetIfMoved(folder) {
+  const cache = join(folder, "CMakeCache.txt");
+  const source = existsSync(cache) ? /^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)$/m.exec(readFileSync(cache, "utf8"))?.[1] : undefined;
+  if (source === undefined || source === join(root, "native")) return;
+  for (const name of readdirSync(folder)) if (name !== "lock") rmSync(join(folder, name), { recursive: true, force: true });
 }
 
 /** Waits until no other build runs in this folder; the lock goes when this process ends. */
