@@ -112,9 +112,11 @@ export function isCanary(line: ManifestObject): boolean {
   return line["source_lang"] !== undefined || line["target_lang"] !== undefined || line["pnc"] !== undefined;
 }
 
-/** The version that a line was written for: v1 where it has a task, which v2 has not. */
+const onlyV2 = ["itn", "timestamp", "diarize", "decodercontext", "emotion"] as const;
+
+/** The version that a line was written for: v1 where it has a task, which v2 has not, and none of the keys that v2 alone has. */
 export function canaryVersionOf(line: ManifestObject): CanaryVersion {
-  return (line["task"] ?? line["taskname"]) === undefined ? "v2" : "v1";
+  return (line["task"] ?? line["taskname"]) === undefined || onlyV2.some((key) => line[key] !== undefined) ? "v2" : "v1";
 }
 
 /** What stands in the keys of Canary. */

@@ -59,7 +59,7 @@ export interface EntryOptions {
   needAudio?: boolean;
   /** True to get lines that `_skipme` leaves out. */
   keepSkipped?: boolean;
-  /** Reads the slots of Canary's prompt: of every line, or with "auto" of lines that have their keys, as v1 where `task` is among them. */
+  /** Reads the slots of Canary's prompt: of every line, or with "auto" of lines that have their keys, of the version that they were written for. */
   canary?: CanaryVersion | "auto";
 }
 

@@ -1,6 +1,7 @@
 /**
  * Which member of a tar an entry's audio is: the exact name, the name without "-subN", then the same two without their suffixes (members may
- * have been transcoded since the manifest was written). Source: the conventions of NeMo's converter and readers, without their losses.
+ * have been transcoded since the manifest was written), then without folders, where that is no other entry's audio and there is one such member only.
+ * Source: the conventions of NeMo's converter and readers, without their losses.
  */
 import type { TarMember } from "../../formats/tar/index.ts";
 
@@ -53,7 +54,6 @@ function group(members: readonly TarMember[], key: (name: string) => string): Ma
 export function matchEntries<E extends Named>(members: readonly TarMember[], entries: readonly E[]): Match<E> {
   const byName = group(members, (name) => name);
   let byStem: Map<string, TarMember[]> | undefined;
-  let byBase: Map<string, TarMember[]> | undefined;
   const base = (name: string): string => name.slice(name.lastIndexOf("/") + 1);
   const find = (written: string): TarMember[] | undefined => {
     const name = normalName(written);
@@ -61,21 +61,34 @@ export function matchEntries<E extends Named>(members: readonly TarMember[], ent
     const exact = byName.get(name) ?? (cut === undefined ? undefined : byName.get(cut));
     if (exact) return exact;
     byStem ??= group(members, stemOf);
-    const stem = byStem.get(stemOf(name)) ?? (cut === undefined ? undefined : byStem.get(stemOf(cut)));
-    if (stem) return stem;
-    byBase ??= group(members, (one) => stemOf(base(one)));
-    return byBase.get(stemOf(base(name))) ?? (cut === undefined ? undefined : byBase.get(stemOf(base(cut))));
+    return byStem.get(stemOf(name)) ?? (cut === undefined ? undefined : byStem.get(stemOf(cut)));
   };
 
   const wanted = new Map<TarMember[], E[]>();
-  const entriesWithoutMember: E[] = [];
+  const want = (found: TarMember[], entry: E): void => {
+    const list = wanted.get(found);
+    if (list) list.push(entry);
+    else wanted.set(found, [entry]);
+  };
+  const left: E[] = [];
   for (const entry of entries) {
     const found = find(entry.name);
-    if (!found) entriesWithoutMember.push(entry);
-    else {
-      const list = wanted.get(found);
-      if (list) list.push(entry);
-      else wanted.set(found, [entry]);
+    if (found) want(found, entry);
+    else left.push(entry);
+  }
+  const entriesWithoutMember: E[] = [];
+  if (left.length > 0) {
+    const taken = new Set([...wanted.keys()].flat());
+    const byBase = group(
+      members.filter((member) => !taken.has(member)),
+      (one) => stemOf(base(one)),
+    );
+    for (const entry of left) {
+      const name = normalName(entry.name);
+      const cut = withoutSub(name);
+      const found = byBase.get(stemOf(base(name))) ?? (cut === undefined ? undefined : byBase.get(stemOf(base(cut))));
+      if (found?.length === 1) want(found, entry);
+      else entriesWithoutMember.push(entry);
     }
   }
   const entriesOf = new Map<TarMember, E[]>();

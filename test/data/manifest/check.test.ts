@@ -208,6 +208,7 @@ describe("each kind of mistake is found at its line", () => {
     const entry = { ...good, source_lang: "en", target_lang: "en", task: "asr", pnc: "yes" };
     expect(found(await check([entry]))).toEqual({});
     expect(found(await check([entry], { canary: "v2" }))).toEqual({ canaryTask: 1 });
+    expect(found(await check([{ ...entry, itn: "no" }]))).toEqual({ canaryTask: 1 }); // itn is a key of v2 alone
     expect(found(await check([good], { canary: "v1" }))).toEqual({ canaryMissing: 4 });
     expect(found(await check([{ ...entry, pnc: "x" }], { canary: "none" }))).toEqual({});
   });

@@ -89,26 +89,33 @@ describe("tarredDataset", () => {
         { name: "d/z.wav", data: tone(4) },
         { name: "dup.wav", data: tone(5) },
         { name: "dup.wav", data: tone(6) },
+        { name: "e/only.wav", data: tone(7) },
+        { name: "e/two.wav", data: tone(8) },
+        { name: "f/two.wav", data: tone(9) },
       ],
       lines: [
         { audio_filepath: "x.wav", duration: 0.1, text: "x" },
         { audio_filepath: "y.flac", duration: 0.1, text: "y.flac" },
         { audio_filepath: "y.opus", duration: 0.1, text: "y.opus" },
         { audio_filepath: "d/z.mp3", duration: 0.1, text: "z" },
-        { audio_filepath: "/other/z.mp3", duration: 0.1, text: "z by its base" },
+        { audio_filepath: "/other/z.mp3", duration: 0.1, text: "another z, whose audio is not there" },
+        { audio_filepath: "/other/only.mp3", duration: 0.1, text: "without folders" },
+        { audio_filepath: "/other/two.mp3", duration: 0.1, text: "one of two, nobody knows which" },
         { audio_filepath: "dup.wav", duration: 0.1, text: "dup first" },
         { audio_filepath: "dup.wav", duration: 0.1, text: "dup second" },
       ],
     };
     const { tars, manifest } = writeDataset(fresh(), [shard]);
+    const dataset = await tarredDataset({ manifest, tars, onWarning: () => {} });
+    expect(dataset.report.findings.get("entriesWithoutMember")?.examples.map((example) => Number(example.split(":").at(-1)))).toEqual([5, 7]);
     expect((await all({ manifest, tars })).map(({ cut, audio }) => [cut.text, levelOf(audio?.channels[0])])).toEqual([
       ["x", 1],
       ["y.opus", 2],
       ["y.flac", 3],
       ["z", 4],
-      ["z by its base", 4],
       ["dup first", 5],
       ["dup second", 6],
+      ["without folders", 7],
     ]);
   });
 

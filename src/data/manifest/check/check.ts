@@ -29,7 +29,7 @@ export interface CheckOptions {
   tolerance?: number;
   /** Files that are read at once. */
   workers?: number;
-  /** "auto" looks at lines that have Canary's keys; v1 where `task` is among them. */
+  /** "auto" looks at lines that have Canary's keys; v1 where `task` is among them, and no key of v2 alone. */
   canary?: CanaryVersion | "auto" | "none";
   tokenizer?: CheckTokenizer;
   /** Counts a blank between equal tokens, as CTC needs. */

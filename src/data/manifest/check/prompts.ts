@@ -2,7 +2,7 @@
 import { type CanaryVersion, canaryVersionOf, examineCanary, isCanary, writeCanary } from "../canary.ts";
 import { type CheckedLine, withoutCode } from "./line.ts";
 
-/** @param canary "auto" looks at lines that have Canary's keys, and takes those with `task` for v1 */
+/** @param canary "auto" looks at lines that have Canary's keys, and tells their version by them */
 export function checkCanary(line: CheckedLine, canary: CanaryVersion | "auto" | "none"): void {
   const { value, at } = line;
   if (canary === "none" || (canary === "auto" && !isCanary(value))) return;
