@@ -3,6 +3,7 @@ export { AsrModel, type AsrModelOptions, type EncoderOutput, type TransducerHead
 export { AttentionDecoder, type AttentionDecoderOptions } from "./attentionDecoder.ts";
 export * from "./checkpoint/index.ts";
 export { Decoder, type DecoderOptions } from "./decoder.ts";
+export { type InitialWeights, type InitReport, initializeModel, tokenRowsOf } from "./initialWeights.ts";
 export { Joiner, type JoinerOptions } from "./joiner.ts";
 export { asrModelOptions, type ModelConfig, type ModelOptions, modelOptions } from "./options.ts";
 export * from "./zipformer/index.ts";
