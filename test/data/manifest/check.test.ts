@@ -40,8 +40,8 @@ describe("each kind of mistake is found at its line", () => {
   wav("a-sub2.wav");
   wav("my-subset/c.wav");
   const cases: [string, (object | string)[], Partial<Record<IssueKind, number>>][] = [
-    ["not JSON", ["{bad"], { badLine: 1 }],
-    ["no object", ["[1]", "3"], { notAnObject: 2 }],
+    ["not JSON", ["{bad", good], { badLine: 1 }],
+    ["no object", ["[1]", "3", good], { notAnObject: 2 }],
     [
       "no audio",
       [
@@ -258,6 +258,13 @@ describe("each kind of mistake is found at its line", () => {
     ]);
     expect(report.errors).toBe(0);
   });
+});
+
+test("manifests without an utterance are named, also among others", async () => {
+  const [empty, skipped] = [write("empty.jsonl", ""), manifest("skipped.jsonl", [{ ...good, _skipme: true }])];
+  expect(await checkManifest(empty)).toMatchObject({ errors: 1, kinds: [{ kind: "noUtterances", examples: [{ at: empty }] }] });
+  const report = await checkManifest([manifest("m.jsonl", [good]), empty, skipped]);
+  expect(report.kinds).toMatchObject([{ kind: "noUtterances", count: 2, examples: [{ at: empty }, { at: skipped }] }]);
 });
 
 test("a duplicate names the line that it repeats, over several manifests too", async () => {

@@ -73,6 +73,8 @@ class Checker {
   private utterances = 0;
   private skipped = 0;
   private seconds = 0;
+  /** Manifests in which an utterance was seen. */
+  private readonly filled = new Set<string>();
   private readonly audioFrom: Partial<Record<PathSource, number>> = {};
   private readonly formats = new AudioFormats();
   private readonly texts = new Texts();
@@ -102,6 +104,7 @@ class Checker {
     const line = new CheckedLine(read, this.issues, mender);
     const { value } = line;
     this.utterances++;
+    this.filled.add(read.path);
     for (const source of from) this.audioFrom[source] = (this.audioFrom[source] ?? 0) + 1;
     if (typeof value["duration"] === "number") this.seconds += value["duration"];
     if (audioOf(value) === undefined) {
@@ -119,6 +122,7 @@ class Checker {
 
   /** Ends it with what only the whole tells. */
   report(resumed: number, fix: FixSummary | undefined): CheckReport {
+    for (const manifest of this.manifests) if (!this.filled.has(manifest)) this.issues.add("noUtterances", manifest, "no line of it can be used");
     this.formats.finish(this.issues);
     this.texts.finish(this.issues);
     const kinds = this.issues.list();

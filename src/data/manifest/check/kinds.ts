@@ -12,6 +12,7 @@ interface Kind {
 
 /** In the order of the report. */
 export const issueKinds = {
+  noUtterances: { severity: "error", what: "no utterance in the manifest" },
   badLine: { severity: "error", what: "not JSON", mend: "dropped" },
   notAnObject: { severity: "error", what: "JSON, but not an object", mend: "dropped" },
   noAudio: { severity: "error", what: "no audio named", mend: "dropped" },
