@@ -4,6 +4,7 @@ import { ConfigError } from "../util/errors.ts";
 import { AttentionDecoder } from "./attentionDecoder.ts";
 import { Decoder } from "./decoder.ts";
 import { Joiner } from "./joiner.ts";
+import { StreamingEncoder } from "./streamingEncoder.ts";
 import { type ChunkChoice, Conv2dSubsampling, Zipformer2, type ZipformerOptions } from "./zipformer/index.ts";
 
 /** The shape of a model; names and defaults are those of icefall's flags. */
@@ -132,6 +133,14 @@ export class AsrModel extends Module {
       const encoded = this.encoder.forward(embedded.x.transpose(0, 1), embedded.lengths, chunks);
       return { encoderOut: encoded.x.transpose(0, 1), encoderOutLens: encoded.lengths };
     });
+  }
+
+  /**
+   * The encoder chunk by chunk, of a causal model in evaluation; see {@link StreamingEncoder}.
+   * @throws ConfigError for a model that is not causal, and for chunks that it cannot have
+   */
+  streaming(chunks: ChunkChoice): StreamingEncoder {
+    return new StreamingEncoder(this.encoderEmbed, this.encoder, chunks);
   }
 
   /**

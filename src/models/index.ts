@@ -6,4 +6,5 @@ export { Decoder, type DecoderOptions } from "./decoder.ts";
 export { type InitialWeights, type InitReport, initializeModel, tokenRowsOf } from "./initialWeights.ts";
 export { Joiner, type JoinerOptions } from "./joiner.ts";
 export { asrModelOptions, type ModelConfig, type ModelOptions, modelOptions } from "./options.ts";
+export { featurePadding, StreamingEncoder, type StreamingOutput } from "./streamingEncoder.ts";
 export * from "./zipformer/index.ts";

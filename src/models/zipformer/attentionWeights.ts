@@ -1,5 +1,5 @@
 import { Balancer, expectChannels, type Init, Linear, Module, type Schedule, ScheduledFloat, scheduled, Whiten, whiteningLimit } from "../../nn/index.ts";
-import { ops, type Tensor } from "../../torch/index.ts";
+import { cat, ops, type Tensor } from "../../torch/index.ts";
 
 /** Options of AttentionWeights. */
 export interface AttentionWeightsOptions extends Init {
@@ -57,5 +57,32 @@ export class AttentionWeights extends Module {
     const limit = training && this.random.uniform() < 0.1 ? 25 : 0;
     const [weights, first] = ops.attentionWeights(query, key, usePositions ? position : null, encoding, mask, heads, limit, 1e-4);
     return { weights, first };
+  }
+
+  /**
+   * The weights of a chunk over itself and the frames before it. Only in evaluation.
+   * @param x (T, N, C)
+   * @param posEmb (1, L + 2 T - 1, D), encodings of the offsets from -(L + T - 1) on
+   * @param cachedKey (L, N, h d), keys of the frames before
+   * @param mask (N, L + T) bool, true = not attended to
+   * @returns weights (h N, T, L + T), those of the first head (N, T, L + T), and the keys of the last L frames
+   */
+  streamingForward(x: Tensor, posEmb: Tensor, cachedKey: Tensor, mask: Tensor): { weights: Tensor; first: Tensor; key: Tensor } {
+    expectChannels("AttentionWeights", x, this.channels);
+    const { heads, queryHeadDim, posHeadDim } = this;
+    const [frames, batch] = x.shape as [number, number];
+    const [query, ownKey, position] = this.inProj.forward(x).split([heads * queryHeadDim, heads * queryHeadDim, heads * posHeadDim], -1) as [Tensor, Tensor, Tensor];
+    const key = cat([cachedKey, ownKey], 0); // (L + T, N, h d)
+    const sources = key.size(0);
+    const offsets = sources + frames - 1;
+    const byHead = (y: Tensor): Tensor => y.unflatten(2, [heads, -1]).permute([2, 1, 0, 3]); // (h, N, T, d)
+    const encoding = this.linearPos.forward(posEmb).view([offsets, heads, posHeadDim]).permute([1, 2, 0]); // (h, p, offsets)
+    const byOffset = ops.bmm(byHead(position).reshape([heads, batch * frames, posHeadDim]), encoding); // (h, N T, offsets)
+    // Target i sees source j at the offset j - L - i, which is column j + T - 1 - i: one target frame later starts one column earlier.
+    const positionScores = byOffset.asStrided([heads * batch, frames, sources], [frames * offsets, offsets - 1, 1], frames - 1);
+    const scores = ops.bmm(byHead(query).flatten(0, 1), byHead(key).flatten(0, 1).transpose(1, 2)).add(positionScores); // (h N, T, L + T)
+    scores.unflatten(0, [heads, batch]).maskedFill_(mask.unsqueeze(1), -1000);
+    const weights = ops.softmax(scores, -1);
+    return { weights, first: weights.slice(0, 0, batch), key: key.slice(0, frames) };
   }
 }

@@ -41,6 +41,21 @@ export class ChunkCausalDepthwiseConv1d extends Module {
     return past.add(missing > 0 ? within.slice(2, 0, frames) : within);
   }
 
+  /**
+   * The same for one chunk and the frames before it.
+   * @param x (N, C, T), a whole chunk
+   * @param cached (N, C, kernel // 2), the frames before
+   * @returns y (N, C, T), and the last kernel // 2 frames
+   */
+  streamingForward(x: Tensor, cached: Tensor): { y: Tensor; last: Tensor } {
+    const half = (this.kernelSize - 1) / 2;
+    const frames = x.size(2);
+    const extended = cat([cached, x], 2);
+    const past = depthwiseConv1d(extended, this.causal.weight, this.causal.bias, [0, 0]); // (N, C, T)
+    const within = depthwiseConv1d(x, this.chunkwise.weight, this.chunkwise.bias, [half, half]).mul(this.scale(frames));
+    return { y: past.add(within), last: extended.slice(2, frames) };
+  }
+
   /** 1 + what the parameters add near the edges of a chunk: (C, chunk). */
   private scale(chunk: number): Tensor {
     const { kernelSize } = this;

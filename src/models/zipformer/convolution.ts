@@ -12,6 +12,7 @@ import {
   whiteningLimit,
 } from "../../nn/index.ts";
 import { ops, type Tensor } from "../../torch/index.ts";
+import { internal } from "../../util/errors.ts";
 import { ChunkCausalDepthwiseConv1d } from "./chunkCausalDepthwiseConv1d.ts";
 
 /** Gated projection, depthwise convolution over time, SwooshR, projection. Source: icefall zipformer/zipformer.py (ConvolutionModule). */
@@ -87,5 +88,19 @@ export class ConvolutionModule extends Module {
     y = depthwise instanceof Conv1d ? depthwiseConv1d(y, depthwise.weight, depthwise.bias, [depthwise.padding, depthwise.padding]) : depthwise.forward(y, chunkSize);
     y = this.balancer2.forward(y).permute([2, 0, 1]); // (T, N, C)
     return this.outProj.forward(this.whiten.forward(y));
+  }
+
+  /**
+   * The same for one chunk and the frames before it. Only of a causal module, in evaluation.
+   * @param x (T, N, C), a whole chunk
+   * @param cached (N, C, kernel // 2), gated values of the frames before
+   * @returns y (T, N, C), and the gated values of the last kernel // 2 frames
+   */
+  streamingForward(x: Tensor, cached: Tensor): { y: Tensor; last: Tensor } {
+    expectChannels("ConvolutionModule", x, this.channels);
+    if (!(this.depthwise instanceof ChunkCausalDepthwiseConv1d)) internal("a convolution that looks ahead was asked to stream");
+    const gated = ops.glu(this.inProj.forward(x), null, []).permute([1, 2, 0]); // (N, C, T)
+    const { y, last } = this.depthwise.streamingForward(gated, cached);
+    return { y: this.outProj.forward(y.permute([2, 0, 1])), last };
   }
 }

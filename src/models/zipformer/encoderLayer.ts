@@ -5,6 +5,7 @@ import { ConvolutionModule } from "./convolution.ts";
 import { Feedforward } from "./feedforward.ts";
 import { NonlinAttention } from "./nonlinAttention.ts";
 import { SelfAttention } from "./selfAttention.ts";
+import type { LayerCache, LayerCacheSizes } from "./streamingStates.ts";
 
 /** Options of EncoderLayer. */
 export interface EncoderLayerOptions extends Init {
@@ -35,6 +36,14 @@ export interface StackContext {
   chunkSize: number;
 }
 
+/** What the layers of a stack share while streaming. */
+export interface StreamingContext {
+  /** (1, L + 2 T - 1, D) */
+  posEmb: Tensor;
+  /** (N, L + T) bool, true = not attended to */
+  mask: Tensor;
+}
+
 /** A Zipformer block. Source: Zipformer (arXiv 2310.11230), section 3.2; icefall zipformer/zipformer.py (Zipformer2EncoderLayer). */
 export class EncoderLayer extends Module {
   private readonly bypass: Bypass;
@@ -56,6 +65,8 @@ export class EncoderLayer extends Module {
   private readonly balancerFeedforward3: Balancer;
   private readonly whiten: Whiten;
   private readonly channels: number;
+  /** Widths of what a layer remembers while streaming. */
+  readonly cacheSizes: LayerCacheSizes;
   attentionSkipRate: Schedule = new ScheduledFloat([
     [0, 0.2],
     [4000, 0.05],
@@ -116,6 +127,7 @@ export class EncoderLayer extends Module {
     this.balancerFeedforward3 = this.child("balancer_ff3", new Balancer({ ...at, minPositive: 0.3, maxPositive: 0.7, minAbs: minFeedforward3, maxAbs: 4, prob: 0.05 }));
     this.whiten = this.child("whiten", new Whiten({ groups: 1, limit: whiteningLimit(4, 3), gradScale: 0.01 }));
     this.balancer2 = this.child("balancer2", new Balancer({ ...at, minPositive: 0.45, maxPositive: 0.55, minAbs: 0.1, maxAbs: 4 }));
+    this.cacheSizes = { key: heads * queryHeadDim, nonlinAttention: Math.floor((3 * channels) / 4), values: heads * valueHeadDim, channels, past: Math.floor(kernelSize / 2) };
   }
 
   /** @param x (T, N, C) @returns (T, N, C) */
@@ -162,6 +174,44 @@ export class EncoderLayer extends Module {
       );
       src = this.norm.forward(this.balancer1.forward(src));
       return this.whiten.forward(this.balancer2.forward(this.bypass.forward(x, src)));
+    });
+  }
+
+  /**
+   * The layer for one chunk and the frames before it. Only of a causal layer, in evaluation.
+   * @param x (T, N, C), a whole chunk
+   * @returns x (T, N, C) and what to remember
+   */
+  streamingForward(x: Tensor, cache: LayerCache, { posEmb, mask }: StreamingContext): { x: Tensor; cache: LayerCache } {
+    expectChannels("EncoderLayer", x, this.channels);
+    return scope(() => {
+      const attention = this.attentionWeights.streamingForward(x, posEmb, cache.key, mask);
+      const { weights, first } = attention;
+      let src = x.add(this.feedforward1.forward(x));
+      const nonlin = this.nonlinAttention.streamingForward(src, first, cache.nonlinAttention);
+      src = src.add(nonlin.y);
+      const attended1 = this.selfAttention1.streamingForward(src, weights, cache.values1);
+      src = src.add(attended1.y);
+      const convolved1 = this.convolution1.streamingForward(src, cache.convolution1);
+      src = src.add(convolved1.y);
+      src = src.add(this.feedforward2.forward(src));
+      src = this.bypassMid.forward(x, src);
+      const attended2 = this.selfAttention2.streamingForward(src, weights, cache.values2);
+      src = src.add(attended2.y);
+      const convolved2 = this.convolution2.streamingForward(src, cache.convolution2);
+      src = src.add(convolved2.y);
+      src = src.add(this.feedforward3.forward(src));
+      return {
+        x: this.bypass.forward(x, this.norm.forward(src)),
+        cache: {
+          key: attention.key,
+          nonlinAttention: nonlin.values,
+          values1: attended1.values,
+          values2: attended2.values,
+          convolution1: convolved1.last,
+          convolution2: convolved2.last,
+        },
+      };
     });
   }
 

@@ -3,6 +3,7 @@ import { scope, type Tensor } from "../../torch/index.ts";
 import { EncoderLayer, type EncoderLayerOptions, type StackContext } from "./encoderLayer.ts";
 import { CompactRelPositionalEncoding } from "./relPositionalEncoding.ts";
 import { Downsample, upsample } from "./resample.ts";
+import { cachesOf, cacheTensors, layerStateShapes } from "./streamingStates.ts";
 
 /** What a stack gets besides its input: all at the stack's own frame rate. */
 export interface StackInput extends Omit<StackContext, "posEmb"> {
@@ -38,6 +39,36 @@ export class EncoderStack extends Module {
       return src;
     });
   }
+
+  /** Shapes of the states. @param left frames of left context, at this stack's rate */
+  streamingStateShapes(batch: number, left: number): number[][] {
+    return this.layers.items.flatMap((layer) => layerStateShapes(layer.cacheSizes, batch, left));
+  }
+
+  /** @param x (T, N, C), a whole chunk @param states of `streamingStateShapes` @param mask (N, L + T) bool, true = not attended to */
+  streamingForward(x: Tensor, states: readonly Tensor[], mask: Tensor): StreamedChunk {
+    return scope(() => {
+      const frames = x.size(0);
+      const context = { mask, posEmb: this.positions.forward(frames, { left: mask.size(1) - frames, device: x.device }) };
+      const after: Tensor[] = [];
+      let src = x;
+      for (const [i, cache] of cachesOf(states).entries()) {
+        const layer = this.layers.items[i] as EncoderLayer;
+        const done = layer.streamingForward(src, cache, context);
+        src = done.x;
+        after.push(...cacheTensors(done.cache));
+      }
+      return { x: src, states: after };
+    });
+  }
+}
+
+/** A chunk's way through a stack, and the states after it; see `streamingStates.ts` for their order. */
+export interface StreamedChunk {
+  /** (T, N, C) */
+  x: Tensor;
+  /** Six of every layer. */
+  states: Tensor[];
 }
 
 /** A stack at a lower frame rate, around which a bypass leads. Source: icefall zipformer/zipformer.py (DownsampledZipformer2Encoder). */
@@ -58,6 +89,19 @@ export class DownsampledEncoderStack extends Module {
     return scope(() => {
       const inner = this.encoder.forward(this.downsample.forward(x), input);
       return this.combiner.forward(x, upsample(inner, this.downsample.factor).slice(0, 0, x.size(0)));
+    });
+  }
+
+  /** As the stack inside's. */
+  streamingStateShapes(batch: number, left: number): number[][] {
+    return this.encoder.streamingStateShapes(batch, left);
+  }
+
+  /** @param x (T, N, C), a whole chunk at the full rate, T a multiple of the factor @param mask at the stack's rate */
+  streamingForward(x: Tensor, states: readonly Tensor[], mask: Tensor): StreamedChunk {
+    return scope(() => {
+      const inner = this.encoder.streamingForward(this.downsample.forward(x), states, mask);
+      return { x: this.combiner.forward(x, upsample(inner.x, this.downsample.factor)), states: inner.states };
     });
   }
 }

@@ -7,5 +7,6 @@ export { NonlinAttention } from "./nonlinAttention.ts";
 export { CompactRelPositionalEncoding, relPositionTable } from "./relPositionalEncoding.ts";
 export { Downsample } from "./resample.ts";
 export { SelfAttention } from "./selfAttention.ts";
-export { Conv2dSubsampling, minimumFrames, subsampledLength } from "./subsampling.ts";
+export { type StreamingStates, stackStates, unstackStates } from "./streamingStates.ts";
+export { Conv2dSubsampling, lookAheadFrames, minimumFrames, subsampledLength } from "./subsampling.ts";
 export { type ChunkChoice, type PerStack, Zipformer2, type ZipformerOptions } from "./zipformer2.ts";

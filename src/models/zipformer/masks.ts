@@ -36,3 +36,13 @@ export function attentionMask(chunk: Tensor | null, padding: Tensor | null): Ten
   if (!padding) return chunk?.unsqueeze(0) ?? null;
   return chunk ? padding.unsqueeze(1).logicalOr(chunk.unsqueeze(0)) : padding.unsqueeze(1);
 }
+
+/**
+ * Which frames of the left context and of a chunk may be attended to: before the start of a stream there are none.
+ * @param processed (N) frames that came before the chunk
+ * @returns (N, left + chunk) bool, true = not attended to
+ */
+export function streamingMask(processed: Tensor, left: number, chunk: number): Tensor {
+  const age = arange(left, -chunk, { device: processed.device, step: -1 }); // of the context 1 for the last frame, and more before it
+  return age.unsqueeze(0).gt(processed.unsqueeze(1));
+}

@@ -1,5 +1,5 @@
 import { Balancer, expectChannels, type Init, Linear, Module, ScheduledFloat, Whiten, whiteningLimit } from "../../nn/index.ts";
-import { ops, type Tensor } from "../../torch/index.ts";
+import { cat, ops, type Tensor } from "../../torch/index.ts";
 
 /**
  * Attention of gated values: (weights @ (x * tanh(s))) * y, the three from one projection.
@@ -41,5 +41,21 @@ export class NonlinAttention extends Module {
     const gated = this.whiten1.forward(values).mul(this.balancer.forward(s).tanh());
     const attended = ops.attend(weights, gated); // (T, N, H)
     return this.whiten2.forward(this.outProj.forward(y.mul(attended)));
+  }
+
+  /**
+   * The same for a chunk and the frames before it. Only in evaluation.
+   * @param x (T, N, C)
+   * @param weights (N, T, L + T), of one head
+   * @param cached (1, N, L, H), gated values of the frames before
+   * @returns y (T, N, C), and the gated values of the last L frames
+   */
+  streamingForward(x: Tensor, weights: Tensor, cached: Tensor): { y: Tensor; values: Tensor } {
+    expectChannels("NonlinAttention", x, this.channels);
+    const { hidden } = this;
+    const [s, values, y] = this.inProj.forward(x).split([hidden, hidden, hidden], -1) as [Tensor, Tensor, Tensor];
+    const gated = cat([cached.squeeze(0).transpose(0, 1), values.mul(s.tanh())], 0); // (L + T, N, H)
+    const attended = ops.attend(weights, gated); // (T, N, H)
+    return { y: this.outProj.forward(y.mul(attended)), values: gated.slice(0, x.size(0)).transpose(0, 1).unsqueeze(0) };
   }
 }

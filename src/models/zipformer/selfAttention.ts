@@ -1,5 +1,5 @@
 import { expectChannels, type Init, Linear, Module, Whiten, whiteningLimit } from "../../nn/index.ts";
-import { ops, type Tensor } from "../../torch/index.ts";
+import { cat, ops, type Tensor } from "../../torch/index.ts";
 
 /** Values and output of self-attention; the weights are given. Source: icefall zipformer/zipformer.py (SelfAttention). */
 export class SelfAttention extends Module {
@@ -20,5 +20,18 @@ export class SelfAttention extends Module {
   forward(x: Tensor, weights: Tensor): Tensor {
     expectChannels("SelfAttention", x, this.channels);
     return this.whiten.forward(this.outProj.forward(ops.attend(weights, this.inProj.forward(x))));
+  }
+
+  /**
+   * Attention of a chunk over itself and the frames before it. Only in evaluation.
+   * @param x (T, N, C)
+   * @param weights (h N, T, L + T)
+   * @param cachedValues (L, N, h d)
+   * @returns y (T, N, C), and the values of the last L frames
+   */
+  streamingForward(x: Tensor, weights: Tensor, cachedValues: Tensor): { y: Tensor; values: Tensor } {
+    expectChannels("SelfAttention", x, this.channels);
+    const values = cat([cachedValues, this.inProj.forward(x)], 0); // (L + T, N, h d)
+    return { y: this.outProj.forward(ops.attend(weights, values)), values: values.slice(0, x.size(0)) };
   }
 }

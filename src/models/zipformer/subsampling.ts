@@ -15,6 +15,9 @@ export interface SubsamplingOptions extends Init {
 /** Frames that remain of `frames` feature frames. */
 export const subsampledLength = (frames: number): number => Math.floor((frames - 7) / 2);
 
+/** Feature frames after a part that its embedding sees: 7 by the convolutions, 2 times 3 by the ConvNeXt layer. */
+export const lookAheadFrames = 13;
+
 /** Feature frames that an utterance must at least have. */
 export const minimumFrames = 9;
 
@@ -32,7 +35,7 @@ export class Conv2dSubsampling extends Module {
   private readonly outWhiten: Whiten;
   readonly outNorm: BiasNorm;
   private readonly dropout: SharedDropout;
-  private readonly featureDim: number;
+  readonly featureDim: number;
 
   constructor({
     featureDim,
@@ -116,6 +119,24 @@ export class Conv2dSubsampling extends Module {
     const [channels, bins] = [y.size(1), y.size(3)];
     const weight = this.out.weight.view([-1, channels, bins]).transpose(1, 2).flatten(1); // (D, F C)
     return ops.linear(y.permute([0, 2, 3, 1]).flatten(2), weight, this.out.bias);
+  }
+
+  /** Shape of the frames that `streamingForward` remembers: those before the ones that come, at the ConvNeXt layer. */
+  streamingStateShape(batch: number): number[] {
+    return [batch, this.convnext.channels, 3, this.out.inFeatures / this.convnext.channels];
+  }
+
+  /**
+   * Embeds features that come in parts. Only in evaluation.
+   * @param x (N, T, F), of which the next part has the last 13 frames again: they are looked ahead at
+   * @param cached of `streamingStateShape`; zeros at the start
+   * @returns y (N, (T - 13) // 2, C) and the frames to remember
+   */
+  streamingForward(x: Tensor, cached: Tensor): { y: Tensor; last: Tensor } {
+    return scope(() => {
+      const { y, last } = this.convnext.streamingForward(this.convolve(x.unsqueeze(1)), cached); // (N, C, T', F')
+      return { y: this.outNorm.forward(this.project(y)), last };
+    });
   }
 
   private convolve(x: Tensor): Tensor {

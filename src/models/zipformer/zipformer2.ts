@@ -2,7 +2,7 @@ import { drawUtterances, expectShape, type Init, Module, ModuleList, paddingMask
 import { cat, fromTypedArray, noGrad, scope, type Tensor, zeros } from "../../torch/index.ts";
 import { ConfigError, ShapeError } from "../../util/errors.ts";
 import { DownsampledEncoderStack, EncoderStack } from "./encoderStack.ts";
-import { attentionMask, type Chunks, chunkMask, noChunks, stride } from "./masks.ts";
+import { attentionMask, type Chunks, chunkMask, noChunks, streamingMask, stride } from "./masks.ts";
 import { Downsample } from "./resample.ts";
 
 /** A value of each stack, or one for all. */
@@ -176,6 +176,49 @@ export class Zipformer2 extends Module {
       return this.downsampleOutput.forward(fullWidth(outputs, this.stacks));
     });
     return { x: y, lengths: lengths.map((length) => Math.floor((length + 1) / 2)) };
+  }
+
+  /** Shapes of the states that `streamingForward` carries from chunk to chunk: six of every layer. */
+  streamingStateShapes(batch: number, leftContextFrames: number): number[][] {
+    return this.encoders.items.flatMap((encoder, i) => encoder.streamingStateShapes(batch, leftContextFrames / (this.stacks[i] as StackShape).factor));
+  }
+
+  /**
+   * One chunk of every stream. Only of a causal encoder, in evaluation.
+   * @param x (T, N, C0), a whole chunk at 50 Hz
+   * @param states of `streamingStateShapes`
+   * @param processed (N) frames of every stream that came before
+   * @returns x (T / 2, N, C), at 25 Hz, and the states after the chunk
+   */
+  streamingForward(x: Tensor, states: readonly Tensor[], { processed, leftContextFrames }: { processed: Tensor; leftContextFrames: number }): { x: Tensor; states: Tensor[] } {
+    return scope(() => {
+      const mask = streamingMask(processed, leftContextFrames, x.size(0));
+      const outputs: Tensor[] = [];
+      const after: Tensor[] = [];
+      let src = x;
+      for (const [i, encoder] of this.encoders.items.entries()) {
+        const { factor, channels } = this.stacks[i] as StackShape;
+        const count = encoder.streamingStateShapes(1, 1).length;
+        const own = states.slice(after.length, after.length + count);
+        const done = encoder.streamingForward(convertChannels(src, channels), own, stride(mask, factor, [1]) as Tensor);
+        src = done.x;
+        outputs.push(src);
+        after.push(...done.states);
+      }
+      return { x: this.downsampleOutput.forward(fullWidth(outputs, this.stacks)), states: after };
+    });
+  }
+
+  /** @throws ConfigError for an encoder that cannot stream in such chunks */
+  checkStreaming({ chunkSize, leftContextFrames }: ChunkChoice): void {
+    const bad = (at: string, message: string, fix: string): never => {
+      throw new ConfigError("CONFIG_BAD_VALUE", { at, message, fix });
+    };
+    if (!this.causal) bad("causal", "the model looks ahead of its chunks and cannot stream", "train it with causal, or recognise whole recordings");
+    if (!Number.isInteger(chunkSize) || chunkSize < 2 || chunkSize % 2 !== 0) bad("chunkSize", `${chunkSize} is not an even number of frames`, "give one of the sizes of training");
+    if (!Number.isInteger(leftContextFrames) || leftContextFrames < chunkSize || leftContextFrames % chunkSize !== 0)
+      bad("leftContextFrames", `${leftContextFrames} is not a multiple of the chunk size ${chunkSize}, in which training counts the left context`, "give such a multiple");
+    this.checkChunk({ size: chunkSize, left: leftContextFrames / chunkSize });
   }
 
   private chooseChunks(given: ChunkChoice | undefined): Chunks {
