@@ -64,7 +64,7 @@ class Encoder {
   SNDFILE* file = nullptr;
 
   // Throws CodedError AUDIO_UNWRITABLE.
-  Encoder(const std::string& format, int rate, int channels, size_t frames, Output& out) {
+  Encoder(const std::string& format, int rate, int channels, size_t frames, Output& out, double level = -1) {
     SF_INFO wanted{};
     wanted.format = formatOf(format, bits);
     wanted.samplerate = rate;
@@ -75,6 +75,7 @@ class Encoder {
     static SF_VIRTUAL_IO io = {outputLength, outputSeek, outputRead, outputWrite, outputTell};
     file = sf_open_virtual(&io, SFM_WRITE, &wanted, &out);
     if (!file) throw CodedError("AUDIO_UNWRITABLE", what_ + " cannot be written: " + sf_strerror(nullptr));
+    if (level >= 0 && sf_command(file, SFC_SET_COMPRESSION_LEVEL, &level, sizeof(level)) != SF_TRUE) throw CodedError("AUDIO_UNWRITABLE", what_ + " has no level of compression");
   }
   ~Encoder() {
     if (file) sf_close(file);
@@ -101,6 +102,7 @@ struct TranscodeTask : Task {
   std::string format;                // "" for that of the source
   double offset = 0, duration = -1;  // seconds; a negative duration reads to the end
   int targetRate = 0;                // 0 keeps the rate
+  double level = -1;                 // of compression, 0 to 1 for the most; negative is the codec's own
   SF_INFO info{};
   size_t frames = 0;  // of each channel
   Output out;
@@ -123,7 +125,7 @@ struct TranscodeTask : Task {
     std::vector<std::vector<float>> channels = read(sound, wanted);
     if (targetRate != info.samplerate) resample(channels);
     frames = channels[0].size();
-    Encoder encoder(format, targetRate, info.channels, frames, out);
+    Encoder encoder(format, targetRate, info.channels, frames, out, level);
     encoder.check(writeFrames(encoder.file, encoder.bits, channels));
     encoder.finish();
   }
@@ -154,7 +156,7 @@ struct TranscodeTask : Task {
       copyTo(sound, wanted, [&](const short* samples, sf_count_t count) { encoder.write(samples, static_cast<size_t>(count)); });
       encoder.finish();
     } else {
-      Encoder encoder(format, targetRate, info.channels, static_cast<size_t>(wanted), out);
+      Encoder encoder(format, targetRate, info.channels, static_cast<size_t>(wanted), out, level);
       copyTo(sound, wanted, [&](const short* samples, sf_count_t count) {
         encoder.check(sf_writef_short(encoder.file, samples, count) == count ? "" : sf_strerror(encoder.file));
       });
@@ -229,17 +231,18 @@ struct TranscodeTask : Task {
 };
 
 std::unique_ptr<TranscodeTask> toTask(napi_env env, napi_callback_info info) {
-  Args<5> args(env, info);
+  Args<6> args(env, info);
   auto task = std::make_unique<TranscodeTask>();
   task->source = toSource(env, args[0]);
   task->offset = toDouble(env, args[1]);
   task->duration = toDouble(env, args[2]);
   task->targetRate = static_cast<int>(toInt(env, args[3]));
   task->format = toString(env, args[4]);
+  task->level = toDouble(env, args[5]);
   return task;
 }
 
-// transcode(path | bytes, offsetSeconds, durationSeconds | -1, sampleRate | 0, format | ""): Promise<{ bytes, format, sampleRate, frames }>
+// transcode(path | bytes, offsetSeconds, durationSeconds | -1, sampleRate | 0, format | "", level | -1): Promise<{ bytes, format, sampleRate, frames }>
 napi_value transcode(napi_env env, napi_callback_info info) {
   return guard(env, [&] { return launch(env, toTask(env, info)); });
 }

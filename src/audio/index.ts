@@ -11,4 +11,4 @@ export { type ClipOptions, clipAmplitude, lowpass } from "./saturate.ts";
 export type { Segment, SpecAugmentOptions } from "./specAugment.ts";
 export { interpolateFrames, SpecAugment } from "./specAugment.ts";
 export type { EncodedAudio, TranscodeOptions } from "./transcode.ts";
-export { encodeAudio, transcodeAudio } from "./transcode.ts";
+export { encodeAudio, type LossyCodec, throughCodec, transcodeAudio } from "./transcode.ts";

@@ -23,6 +23,7 @@ export interface MediaAddon {
     duration: number,
     sampleRate: number,
     format: string,
+    level: number,
   ): Promise<{ bytes: Uint8Array; format: AudioCodec; sampleRate: number; frames: number }>;
   transcodeSync(
     source: string | Uint8Array,
@@ -30,6 +31,7 @@ export interface MediaAddon {
     duration: number,
     sampleRate: number,
     format: string,
+    level: number,
   ): { bytes: Uint8Array; format: AudioCodec; sampleRate: number; frames: number };
   fbank(samples: Float32Array, settings: Float64Array): Promise<Float32Array>;
   fbankSync(samples: Float32Array, settings: Float64Array): Float32Array;

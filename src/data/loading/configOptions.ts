@@ -1,11 +1,11 @@
 /**
  * The augmentation that a config names, as options of a loader, in NeMo's order: noise, truncation, padding, loudness and concatenation, low-pass, clipping,
- * reverberation.
+ * reverberation, codecs.
  */
 import { ConfigError } from "../../util/errors.ts";
 import type { OpenedBlocks } from "../sources/blocks.ts";
 import type { LhotseDataLoadingConfig } from "../sources/lhotseConfig.ts";
-import { clippingTransform, loudnessTransform, lowpassTransform } from "./equipment.ts";
+import { clippingTransform, compressionTransform, loudnessTransform, lowpassTransform } from "./equipment.ts";
 import type { LoaderOptions } from "./loader.ts";
 import { openNoise } from "./noise.ts";
 import { type CutTransform, cutConcatenateTransform, cutMixTransform, padTransform, reverbTransform, truncateTransform } from "./transforms.ts";
@@ -40,6 +40,15 @@ export async function loaderOptionsOf(config: LhotseDataLoadingConfig): Promise<
       }),
     );
   if (config.rirEnabled) cutTransforms.push(reverbTransform(config.rirPath === undefined ? undefined : await openNoise(config.rirPath), { p: config.rirProb }));
+  if (config.compressionEnabled)
+    cutTransforms.push(
+      compressionTransform({
+        codecs: config.compressionCodecs.map((codec) => (codec === "vorbis" ? "ogg" : codec)),
+        weights: config.compressionCodecWeights,
+        levels: config.compressionLevelInterval,
+        p: config.compressionProb,
+      }),
+    );
   return { sampleRate: config.sampleRate, workers: config.numWorkers, seed: typeof config.seed === "number" ? config.seed : 0, cutTransforms };
 }
 

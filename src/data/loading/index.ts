@@ -1,12 +1,13 @@
 /** Loading: from sampled cuts to batches of augmented features, prepared ahead by threads. Works without libtorch. */
 export type { SpeechBatch, Supervisions } from "./batch.ts";
 export { blocksLoaderOptionsOf, loaderOptionsOf } from "./configOptions.ts";
-export { type ClippingOptions, clippingTransform, loudnessTransform, lowpassTransform } from "./equipment.ts";
+export { type ClippingOptions, type CompressionOptions, clippingTransform, compressionTransform, loudnessTransform, lowpassTransform } from "./equipment.ts";
 export { type BadUtterancePolicy, LoadedEpoch, Loader, type LoaderOptions, type LoaderState } from "./loader.ts";
 export { type NoiseSpec, openNoise } from "./noise.ts";
 export {
   appendCuts,
   clipCut,
+  compressCut,
   cutIntoWindows,
   lowpassCut,
   mergeSupervisions,

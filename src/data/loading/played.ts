@@ -2,7 +2,7 @@
  * Changes of cuts: of their sound, and along with it of their times and supervisions. They draw nothing: same arguments, same cut.
  * Source: lhotse's cuts (cut/data.py, cut/mixed.py, cut/set.py) and its transforms of recordings.
  */
-import type { ClipOptions } from "../../audio/index.ts";
+import type { ClipOptions, LossyCodec } from "../../audio/index.ts";
 import { ConfigError } from "../../util/errors.ts";
 import type { SourceCut, Supervision } from "../sources/cut.ts";
 import { type Placed, playedOf, type Response, type Sound } from "../sources/sound.ts";
@@ -59,6 +59,13 @@ export const normalizeCutLoudness = (cut: PlayedCut, target: number): PlayedCut 
 export const lowpassCut = (cut: PlayedCut, cutoff: number): PlayedCut => ({
   ...changed(cut, { kind: "lowpass", of: playedOf(cut), cutoff }, cut.duration),
   id: `${cut.id}_lowpassed${cutoff}`,
+  features: undefined,
+});
+
+/** Sends samples through a codec that loses something, and back. @param level of compression, 0 to 1 for the worst sound */
+export const compressCut = (cut: PlayedCut, codec: LossyCodec, level: number): PlayedCut => ({
+  ...changed(cut, { kind: "codec", of: playedOf(cut), codec, level }, cut.duration),
+  id: `${cut.id}_${codec}${level.toFixed(2)}`,
   features: undefined,
 });
 

@@ -36,6 +36,10 @@ const bound = (help: string, initial: number): Option<number> => ({
   },
 });
 
+type Codec = "opus" | "mp3" | "vorbis";
+const readCodecs = (raw: unknown): readonly Codec[] | undefined =>
+  Array.isArray(raw) && raw.length > 0 && raw.every((one) => ["opus", "mp3", "vorbis"].includes(one as string)) ? (raw as Codec[]) : undefined;
+
 /** The ends of an interval. */
 const pair = (help: string, initial: readonly [number, number]): Option<readonly [number, number]> => ({
   help,
@@ -130,6 +134,11 @@ export const lhotseOptions = {
   clippingOversampling: integer({ default: 2, min: 1, help: "times the sampling rate at which it is done" }),
   clippingProbHard: number({ default: 0.5, min: 0, max: 1, help: "share of those whose peaks are cut off, not saturated" }),
   clippingProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to be clipped" }),
+  compressionEnabled: boolean({ default: false, help: "utterances go through a codec and back" }),
+  compressionProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to do so" }),
+  compressionLevelInterval: pair("from which levels of compression are drawn, 0 to 1", [0.8, 0.99]),
+  compressionCodecs: { help: "codecs that are drawn", kind: "strings", accepts: "a list of opus, mp3 and vorbis", default: ["opus"], read: readCodecs } as Option<readonly Codec[]>,
+  compressionCodecWeights: custom<readonly number[]>("their shares", "a number above 0 for each", (raw) => (isIn(raw) ? raw : undefined)),
   rirEnabled: boolean({ default: false, help: "utterances are convolved with impulse responses" }),
   rirPath: string({ help: "impulse responses: a manifest or a folder; rooms are made up without it" }),
   rirProb: number({ default: 0.5, min: 0, max: 1, help: "probability of an utterance to be convolved" }),
@@ -190,12 +199,11 @@ export const meaningless: Readonly<Record<string, Unread>> = {
   min_tpt: { default: -1, why: "it filters texts without audio" },
   max_tpt: { default: Number.POSITIVE_INFINITY, why: "it filters texts without audio" },
   measure_total_length: { default: true, why: "it measures conversations and texts" },
+  compression_enable_for_custom_fields: { default: false, why: "an utterance has no other audio than its own" },
   audio_locator_tag: { default: undefined, why: "it belongs to models that mix text and audio" },
   token_equivalent_duration: { default: undefined, why: "it belongs to models that mix text and audio" },
   quadratic_factor: { default: undefined, why: "it belongs to batch_tokens" },
 };
-
-const inLoader = "a codec between decoding and features would be most of the loader's work: encode a part of the corpus once";
 
 /** Keys that would change what is read, and are not there yet. */
 export const notThere: Readonly<Record<string, Unread>> = {
@@ -205,12 +213,6 @@ export const notThere: Readonly<Record<string, Unread>> = {
   cut_text_into_windows_tokens: { default: undefined, why: "audio only" },
   use_packed_sequence_sampling: { default: false, why: "audio only" },
   audio_token_estimator: { default: undefined, why: "audio only" },
-  compression_enabled: { default: false, why: inLoader },
-  compression_prob: { default: 0.5, why: inLoader },
-  compression_level_interval: { default: [0.8, 0.99], why: inLoader },
-  compression_codecs: { default: ["opus"], why: inLoader },
-  compression_codec_weights: { default: undefined, why: inLoader },
-  compression_enable_for_custom_fields: { default: false, why: inLoader },
 };
 
 /** Other spellings: those of NeMo's documentation, of older releases, and of icefall. */

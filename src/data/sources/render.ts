@@ -3,7 +3,20 @@
  * Features that were stored are read where nothing in a sound needs samples: they are placed and mixed as features, as lhotse does.
  * Source: lhotse's MixedCut.load_audio, AudioMixer, FeatureMixer and audio/utils.py.
  */
-import { clipAmplitude, type Features, fbank, lowpass, meanEnergy, mixTracks, normalizeLoudness, reverberate, roomImpulseResponse, scaleVolume, speed } from "../../audio/index.ts";
+import {
+  clipAmplitude,
+  type Features,
+  fbank,
+  lowpass,
+  meanEnergy,
+  mixTracks,
+  normalizeLoudness,
+  reverberate,
+  roomImpulseResponse,
+  scaleVolume,
+  speed,
+  throughCodec,
+} from "../../audio/index.ts";
 import { AudioError, internal } from "../../util/errors.ts";
 import { Random } from "../../util/random.ts";
 import { paddingValue } from "../loader.ts";
@@ -74,6 +87,8 @@ export async function renderSamples(played: Played, sampleRate: number): Promise
       return lowpass(await renderSamples(sound.of, sampleRate), sampleRate, sound.cutoff);
     case "clip":
       return clipAmplitude(await renderSamples(sound.of, sampleRate), sampleRate, sound.options);
+    case "codec":
+      return throughCodec(await renderSamples(sound.of, sampleRate), sampleRate, sound.codec, sound.level);
     case "row":
       return placed(sound.parts, expected, sampleRate);
     case "tracks":

@@ -2,7 +2,7 @@
  * What a cut sounds like where it is more than a stretch of a recording: a tree of plain data that says how its samples come about, and is rendered later,
  * in any thread. Times are seconds.
  */
-import type { ClipOptions } from "../../audio/index.ts";
+import type { ClipOptions, LossyCodec } from "../../audio/index.ts";
 import type { SourceCut } from "./cut.ts";
 
 /** How samples come about. */
@@ -16,6 +16,7 @@ export type Sound =
   | { kind: "loudness"; of: Played; target: number }
   | { kind: "lowpass"; of: Played; cutoff: number }
   | { kind: "clip"; of: Played; options: ClipOptions }
+  | { kind: "codec"; of: Played; codec: LossyCodec; level: number }
   | { kind: "reverb"; of: Played; response: Response; normalize: boolean };
 
 /** A sound and how many seconds of it there are. */

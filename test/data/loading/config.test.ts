@@ -122,6 +122,33 @@ test("lowpass_enabled, clipping_enabled and db_norm change what is heard, as oft
   await expect(load({ lowpass_enabled: true, sample_rate: 8000 })).rejects.toMatchObject({ code: "CONFIG_BAD_VALUE" });
 });
 
+test("compression_enabled sends utterances through codecs and back", async () => {
+  const plain = await load({});
+  const distance = (batches: typeof plain): number =>
+    batches.reduce((sum, { inputs }, k) => sum + inputs.reduce((all, x, i) => all + Math.abs(x - (plain[k]?.inputs[i] as number)), 0) / inputs.length, 0) / batches.length;
+  const keys = { compression_enabled: true, compression_prob: 1 };
+  const results = new Map<string, number>();
+  for (const codec of ["opus", "mp3", "vorbis"])
+    for (const level of [
+      [0, 0.01],
+      [0.98, 0.99],
+    ]) {
+      const batches = await load({ ...keys, compression_codecs: [codec], compression_level_interval: level });
+      expect(batches.map(({ frames, cuts: row }) => [frames, row.length])).toEqual(plain.map(({ frames, cuts: row }) => [frames, row.length]));
+      results.set(`${codec} ${level[0] === 0 ? "good" : "bad"}`, distance(batches));
+    }
+  for (const codec of ["opus", "mp3", "vorbis"]) {
+    expect(results.get(`${codec} good`)).toBeGreaterThan(0);
+    expect(results.get(`${codec} bad`)).toBeGreaterThan(results.get(`${codec} good`) as number);
+  }
+  expect(await load({ ...keys, compression_prob: 0 })).toEqual(plain);
+  expect(await load({ ...keys, compression_codecs: ["opus", "mp3"], compression_codec_weights: [1, 1e-9] })).toEqual(
+    await load({ ...keys, compression_codecs: ["opus", "mp3"], compression_codec_weights: [5, 1e-9] }),
+  );
+  await expect(load({ ...keys, compression_codecs: ["gsm"] })).rejects.toThrow(/compression_codecs is .*expected a list of opus, mp3 and vorbis/);
+  await expect(load({ ...keys, compression_codec_weights: [1, 2] })).rejects.toThrow(/1 codecs and 2 weights/);
+});
+
 test("sample_rate and num_workers are the loader's", async () => {
   const { config } = await openSources({ manifest_filepath: manifest, num_workers: 3, sample_rate: 8000 });
   expect(await loaderOptionsOf(config)).toMatchObject({ workers: 3, sampleRate: 8000, cutTransforms: [] });

@@ -497,9 +497,9 @@ input_cfg:
     ["a value of the wrong kind", "manifest_filepath: A\nbatch_size: many\n", /^train\.yaml:2: batch_size is "many", expected a whole number of 1 or more/],
     ["a mandatory value", "manifest_filepath: ???\n", /manifest_filepath is \?\?\?, which stands for a value that has to be given/],
     [
-      "augmentation that is not there",
-      "manifest_filepath: A\ncompression_enabled: true\n",
-      /^train\.yaml:2: compression_enabled is true, which serac does not have.*Leave compression_enabled out/,
+      "sampling that is not there",
+      "manifest_filepath: A\nuse_packed_sequence_sampling: true\n",
+      /^train\.yaml:2: use_packed_sequence_sampling is true, which serac does not have.*Leave use_packed_sequence_sampling out/,
     ],
     ["batch sizes without bins", "manifest_filepath: A\nbucket_batch_size: [1, 2]\n", /^train\.yaml:2: bucket_batch_size is set without bucket_duration_bins/],
     ["bins of another number", "manifest_filepath: A\nbucket_batch_size: [1, 2]\nbucket_duration_bins: [3]\n", /has 2 numbers for 1 bins/],
@@ -520,6 +520,33 @@ input_cfg:
       /^train\.yaml:3: .*empty\.jsonl has no utterance that can be used: it is empty \[SOURCE_EMPTY\]/,
     );
     await expect(open(`{manifest_filepath: ${a}, min_duration: 100}`)).rejects.toThrow(/4 shorter than min_duration, 100 s.*\[SOURCE_EMPTY\]\. Check the filters and their units/);
+  });
+
+  test("more ranks than shards or utterances: an error where the data ends, and no rank waits where it does not", async () => {
+    const { tars, manifests } = writeDataset(at("ranks"), simpleShards([2, 1]));
+    const block = { manifest_filepath: manifests, tarred_audio_filepaths: tars, batch_size: 1 };
+    const sampler = async (extra: object, rank: number) => {
+      const { source, config } = await openSources({ ...block, ...extra }, quiet);
+      return createSampler(source, samplerOptionsOf(config, { rank, worldSize: 5 }));
+    };
+    await expect(sampler({ force_finite: true }, 4)).rejects.toThrow(/3 utterances for 5 ranks \[SAMPLER_TOO_FEW\]\. Train on fewer ranks/);
+    for (let rank = 0; rank < 5; rank++) {
+      const stream = await (await sampler({}, rank)).epoch(0);
+      for (let step = 0; step < 20; step++) expect((await (await stream.next())?.load())?.length).toBe(1);
+    }
+  });
+
+  test("manifests and tars that end early are named before training", async () => {
+    const whole = gzipSync(Array.from({ length: 500 }, (_, i) => JSON.stringify({ audio_filepath: "audio/a-0.wav", duration: 1, text: `${i * 7919}` })).join("\n"));
+    writeFileSync(at("cut-off.jsonl.gz"), whole.subarray(0, whole.length - 200));
+    await expect(open(`manifest_filepath: ${at("cut-off.jsonl.gz")}`)).rejects.toThrow(/cut-off\.jsonl\.gz: the gzip data is damaged or ends early.*\[GZIP_BAD\]/);
+    writeFileSync(at("cut-off.jsonl"), `${readFileSync(a, "utf8").trimEnd().slice(0, -10)}`);
+    await expect(open(`manifest_filepath: ${at("cut-off.jsonl")}`)).rejects.toThrow(/cut-off\.jsonl:4:\d+: .*\[JSONL_BAD_LINE\]/);
+    const { tars, manifests } = writeDataset(at("cut-off"), simpleShards([3, 3]));
+    const tar = tars.replace(/\{.*\}|_OP_.*_CL_/, "1");
+    writeFileSync(tar, readFileSync(tar).subarray(0, 2500));
+    const opening = openSources({ manifest_filepath: manifests, tarred_audio_filepaths: tars, force_finite: true }, quiet);
+    await expect(opening).rejects.toMatchObject({ code: "TAR_TRUNCATED", message: expect.stringContaining(tar) });
   });
 
   test("keys that mean nothing here are named once, other spellings are read and said", async () => {
