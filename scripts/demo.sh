@@ -100,7 +100,7 @@ train_until() {
   [ "$last" -lt "$1" ] || return 0
   serac train --train-manifest "$train" --valid-manifest "$valid" --bpe-model "$out/bpe.model" --exp-dir "$exp" --seed "$SEED" \
     --start-epoch $((last + 1)) --num-epochs "$1" --min-utterance "$2" --max-utterance "$3" --wer-interval $((epochs > 12 ? 5 : 3)) \
-    --sample-rate 8000 --feature-dim 40 --max-duration "$batch" --num-buckets 6 --speed-perturb 1 --enable-spec-aug "$4" --spec-aug-features-mask-size "$mask" \
+    --sample-rate 8000 --feature-dim 40 --max-duration "$batch" --num-buckets 6 --drop-last 0 --speed-perturb 1 --enable-spec-aug "$4" --spec-aug-features-mask-size "$mask" \
     --num-encoder-layers 3 --downsampling-factor 2 --encoder-dim 96 --encoder-unmasked-dim 80 --feedforward-dim 256 \
     --num-heads 4 --query-head-dim 16 --value-head-dim 12 --cnn-module-kernel 15 --front-end-channels 8,16,32 \
     --use-transducer 0 --use-ctc 1 --ref-duration 1.5 --warm-step 200 --lr-batches 1000 --lr-epochs $(((epochs + 3) / 4)) \

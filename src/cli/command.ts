@@ -32,8 +32,11 @@ export interface CommandSpec<S extends Schema, P extends Positionals> {
   options: S;
   /** True where options may also be written as NAME=VALUE, as Hydra's users write them; only for commands without positional arguments. */
   overrides?: boolean;
-  /** @returns the exit code; nothing means 0 */
-  run(values: CommandValues<S, P>, out: Output): Promise<number | void> | number | void;
+  /**
+   * @param given names of the options that were given, not left to their defaults
+   * @returns the exit code; nothing means 0
+   */
+  run(values: CommandValues<S, P>, out: Output, given: ReadonlySet<string>): Promise<number | void> | number | void;
 }
 
 /** A command as the command line uses it, whatever its schema. */
@@ -65,7 +68,17 @@ function describe({ help, default: initial, choices, required }: Option<unknown>
   return notes.length === 0 ? help : `${help} (${notes.join("; ")})`;
 }
 
-const placeholders = { string: "text", path: "path", integer: "n", number: "x", boolean: "bool", choice: "word", integers: "n,n,...", strings: "text,..." } as const;
+const placeholders = {
+  string: "text",
+  path: "path",
+  integer: "n",
+  number: "x",
+  boolean: "bool",
+  choice: "word",
+  integers: "n,n,...",
+  numbers: "x,x,...",
+  strings: "text,...",
+} as const;
 
 function build<S extends Schema, P extends Positionals>(spec: CommandSpec<S, P>, schema: Schema): Commander {
   const commander = new Commander(`serac ${spec.name}`)
@@ -156,9 +169,10 @@ export function command<const S extends Schema, const P extends Positionals = Re
         if (error.code === "commander.helpDisplayed") return { help: true, json: false, values: {}, run: async () => 0 };
         throw translate(error, spec.name, schema);
       }
+      const given = new Set(Object.entries(commander.opts()).flatMap(([name, value]) => (value === undefined ? [] : [name])));
       const { json, ...values } = parseOptions(schema, commander.opts(), flagOf) as Record<string, unknown>;
       for (const [i, name] of Object.keys(spec.positional ?? {}).entries()) values[name] = commander.processedArgs[i];
-      return { help: false, json: json === true, values, run: async (out) => (await spec.run(values as CommandValues<S, P>, out)) ?? 0 };
+      return { help: false, json: json === true, values, run: async (out) => (await spec.run(values as CommandValues<S, P>, out, given)) ?? 0 };
     },
   };
 }

@@ -1,13 +1,10 @@
 /** `serac data inspect`: what a config will read, before training. */
 
 import type { ConfigNode, Inspection } from "../data/index.ts";
-import { ConfigError } from "../util/errors.ts";
 import { boolean, integer, path, string } from "../util/options.ts";
 import { command } from "./command.ts";
 import { showHours } from "./manifestOptions.ts";
 import type { Output } from "./output.ts";
-
-const sections = ["", "train_ds", "training_ds", "model.train_ds", "data.train_ds", "model.training_ds"];
 
 export const dataInspect = command({
   name: "data inspect",
@@ -24,27 +21,8 @@ export const dataInspect = command({
     skipBadLines: boolean({ default: false, help: "count lines that cannot be used, instead of stopping at the first" }),
   },
   async run({ config: file, overrides = [], section, worldSize, maxBatches, bpeModel, skipBadLines }, out) {
-    const { configBlocks, inspectSources, isMultiConfig, nodeAt, openSources, overrideConfig, readConfig } = await import("../data/index.ts");
-    const read = readConfig(file);
-    const top = Array.isArray(read.value) ? { ...read, value: new Map([["input_cfg", { ...read, path: "input_cfg" }]]) } : read;
-    const known = ["input_cfg", "manifest_filepath", "cuts_path", "shar_path", "multi_config"];
-    const isBlock = (path: string): boolean => known.some((key) => nodeAt(top, path === "" ? key : `${path}.${key}`) !== undefined);
-    const found = section ?? sections.find(isBlock);
-    if (found === undefined)
-      throw new ConfigError("CONFIG_BAD_VALUE", {
-        at: file,
-        message: `no block that names data (${known.join(", ")}) at the top or at ${sections.slice(1).join(", ")}`,
-        fix: "say where it is: --section model.validation_ds",
-      });
-    // Overrides name keys from the top of the file, or of the block.
-    const root = overrideConfig(
-      top,
-      overrides.map((one) =>
-        found === "" || nodeAt(top, (one.replace(/^[~+]+/, "").split(/[=.[]/)[0] as string) ?? "") !== undefined ? one : one.replace(/^([~+]*)/, `$1${found}.`),
-      ),
-    );
-    const block = nodeAt(root, found);
-    if (!block) throw new ConfigError("CONFIG_BAD_VALUE", { at: file, message: `there is no block ${found}` });
+    const { blockNames, configBlock, configBlocks, inspectSources, isMultiConfig, nodeAt, openSources } = await import("../data/index.ts");
+    const { block, section: found } = configBlock(file, { names: blockNames.train, overrides, section });
     const warnings: string[] = [];
     const onWarning = (line: string): void => {
       warnings.push(line);

@@ -17,7 +17,7 @@ interface Entry {
 
 /** Every command by the words that call it. A new command is one line here and one file beside this one. */
 export const commands: Record<string, Entry> = {
-  train: { summary: "Train a Zipformer on NeMo manifests", load: async () => (await import("./train.ts")).train },
+  train: { summary: "Train a Zipformer on manifests, NeMo configs or icefall's cuts", load: async () => (await import("./train.ts")).train },
   decode: { summary: "Recognise a manifest and score it: recogs, errs and wer-summary files", load: async () => (await import("./decode.ts")).decode },
   transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
   "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },

@@ -34,20 +34,3 @@ export function perturbSpeed(cut: Cut, factor: number): Cut {
   if (factor === 1) return cut;
   return { ...cut, id: `${cut.id}_sp${factor}`, speed: cut.speed * factor, duration: cut.duration / factor };
 }
-
-/** One cut that plays the given ones in order, with `gap` seconds of silence between them. */
-export function concatenate(cuts: readonly Cut[], gap: number): Cut {
-  const [first] = cuts as readonly [Cut, ...Cut[]];
-  if (cuts.length === 1) return first;
-  return {
-    ...first,
-    id: cuts.map((cut) => cut.id).join("+"),
-    duration: cuts.reduce((sum, cut) => sum + cut.duration, gap * (cuts.length - 1)),
-    text: cuts
-      .map((cut) => cut.text)
-      .filter((text) => text !== "")
-      .join(" "),
-    tracks: cuts,
-    gap,
-  };
-}

@@ -1,5 +1,4 @@
 /** Which utterances training leaves out, and why: counted by reason, never silent. */
-import type { Cut } from "./cut.ts";
 
 /** Orders places by their numbers: "a.jsonl:9" before "a.jsonl:10". */
 const { compare: comparePlaces } = new Intl.Collator("en", { numeric: true });
@@ -24,6 +23,17 @@ export class LeftOut {
     if (this.met.has(example)) return;
     this.met.add(example);
     this.add(reason, example);
+  }
+
+  /** Forgets everything. */
+  clear(): void {
+    this.counts.clear();
+    this.met.clear();
+  }
+
+  /** Adds the counts of another. */
+  addAll({ counts }: LeftOut): void {
+    for (const [reason, { count, example }] of counts) this.add(reason, example, count);
   }
 
   get total(): number {
@@ -78,21 +88,22 @@ export interface FilterOptions {
   unkId: number;
 }
 
-/** Cuts that can be trained on; the others are counted in `leftOut`. */
-export function filterCuts(cuts: readonly Cut[], { minUtterance, maxUtterance, sampleRate, ctc, encode, unkId }: FilterOptions, leftOut: LeftOut): Cut[] {
-  return cuts.filter((cut) => {
-    const reason = whyLeftOut(cut);
-    if (reason) leftOut.add(reason, cut.origin);
-    return !reason;
-  });
-
-  function whyLeftOut(cut: Cut): string | undefined {
-    if (cut.duration < minUtterance) return `shorter than ${minUtterance} s`;
-    if (cut.duration > maxUtterance) return `longer than ${maxUtterance} s`;
-    const tokens = encode(cut.text);
+/** What tells why an utterance cannot be trained on; undefined of those that can. */
+export function utteranceFilter({
+  minUtterance,
+  maxUtterance,
+  sampleRate,
+  ctc,
+  encode,
+  unkId,
+}: FilterOptions): (utterance: { duration: number; text: string }) => string | undefined {
+  return ({ duration, text }) => {
+    if (duration < minUtterance) return `shorter than ${minUtterance} s`;
+    if (duration > maxUtterance) return `longer than ${maxUtterance} s`;
+    const tokens = encode(text);
     if (tokens.length === 0) return "with an empty transcript";
     if (Array.prototype.includes.call(tokens, unkId)) return "with characters that the tokenizer does not know";
-    if (encoderFrames(featureFrames(cut.duration, sampleRate)) < neededFrames(tokens, ctc)) return "with more tokens than frames";
+    if (encoderFrames(featureFrames(duration, sampleRate)) < neededFrames(tokens, ctc)) return "with more tokens than frames";
     return undefined;
-  }
+  };
 }

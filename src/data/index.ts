@@ -1,7 +1,7 @@
 /** Speech data: manifests, cuts, batches. Works without libtorch. */
 export { type MemberPlace, readCutAudio, readMember } from "./audioSource.ts";
-export { type Cut, concatenate, perturbSpeed } from "./cut.ts";
-export { encoderFrames, type FilterOptions, featureFrames, filterCuts, LeftOut, minFeatureFrames, neededFrames } from "./filter.ts";
+export { type Cut, perturbSpeed } from "./cut.ts";
+export { encoderFrames, type FilterOptions, featureFrames, LeftOut, minFeatureFrames, neededFrames, utteranceFilter } from "./filter.ts";
 export {
   anyFormat,
   type LineFigures,
@@ -14,7 +14,7 @@ export {
   type ParsedLine,
   type TokenCounter,
 } from "./lineIndex/index.ts";
-export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, type LoadedBatch, type LoadOptions, loadBatches, paddingValue } from "./loader.ts";
+export { type Batch, collate, cutFeatures, cutSamples, type FeatureOptions, paddingValue } from "./loader.ts";
 export * from "./loading/index.ts";
 export * from "./manifest/index.ts";
 export { prefetch } from "./prefetch.ts";

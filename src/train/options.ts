@@ -1,35 +1,15 @@
 /** Options of training: icefall's flags (zipformer/train.py and asr_datamodule.py), its hidden constants, and a few of ours. */
 import { modelOptions } from "../models/options.ts";
 import { ConfigError } from "../util/errors.ts";
-import { boolean, choice, integer, number, type Options, type OptionsInput, path, type Schema, strings } from "../util/options.ts";
+import { boolean, choice, integer, number, type Options, type OptionsInput, path, type Schema } from "../util/options.ts";
+import { dataOptions } from "./dataOptions.ts";
 
-const data = "Data";
 const world = "Run";
 const schedule = "Schedule";
 const loss = "Loss";
 
 export const trainOptions = {
-  trainManifest: strings({ required: true, group: data, unit: "files", help: "NeMo manifests to train on" }),
-  validManifest: strings({ group: data, unit: "files", help: "NeMo manifests to validate on" }),
-  trainTarredAudioFilepaths: strings({ group: data, unit: "tars", help: "tars that hold the audio of --train-manifest: audio__OP_0..63_CL_.tar" }),
-  validTarredAudioFilepaths: strings({ group: data, unit: "tars", help: "tars that hold the audio of --valid-manifest" }),
-  bpeModel: path({ default: "data/lang_bpe_500/bpe.model", group: data, help: "SentencePiece model, from: serac bpe train" }),
-  sampleRate: integer({ default: 16000, min: 1000, group: data, unit: "Hz", help: "rate of the features; other audio is resampled" }),
-  maxDuration: number({ default: 200, min: 0.1, group: data, unit: "seconds", help: "padded audio in a batch" }),
-  minUtterance: number({ default: 1, min: 0, group: data, unit: "seconds", help: "leave out shorter utterances" }),
-  maxUtterance: number({ default: 20, min: 0, group: data, unit: "seconds", help: "leave out longer utterances" }),
-  numBuckets: integer({ default: 30, min: 1, group: data, help: "groups of like duration that batches are made of" }),
-  shuffle: boolean({ default: true, group: data, help: "another order each epoch" }),
-  dropLast: boolean({ default: false, group: data, help: "leave out batches that are not full (icefall: true)" }),
-  concatenateCuts: boolean({ default: false, group: data, help: "join short utterances of the epoch to longer ones" }),
-  durationFactor: number({ default: 1, min: 1, group: data, help: "how long a joined utterance may be, times the longest of all" }),
-  gap: number({ default: 1, min: 0, group: data, unit: "seconds", help: "silence between joined utterances" }),
-  speedPerturb: boolean({ default: false, group: data, help: "play each utterance at 0.9, 1 or 1.1 times its speed, drawn each epoch" }),
-  enableSpecAug: boolean({ default: true, group: data, help: "mask stretches of time and frequency" }),
-  specAugTimeWarpFactor: integer({ default: 80, min: 0, group: data, help: "most frames that time warping moves; 0 is off" }),
-  specAugNumFrameMasks: integer({ default: 10, min: 0, group: data, help: "time masks of an utterance at most" }),
-  specAugMaxFramesMaskFraction: number({ default: 0.15, min: 0, max: 1, group: data, help: "share of the frames that is masked at most" }),
-  specAugFeaturesMaskSize: integer({ default: 27, min: 0, group: data, help: "mel bins that a mask covers at most" }),
+  ...dataOptions,
 
   expDir: path({ default: "zipformer/exp", group: world, help: "folder of checkpoints and logs" }),
   numEpochs: integer({ default: 30, min: 1, group: world, help: "epochs to train" }),
@@ -94,6 +74,8 @@ export function checkTrainOptions(options: TrainOptions): TrainOptions {
       `--start-epoch ${options.startEpoch} is behind the last epoch, --num-epochs ${options.numEpochs}: there is nothing to train`,
       `give --num-epochs ${options.startEpoch} or more`,
     );
+  if (options.inputStrategy === "AudioSamples") refuse("--input-strategy AudioSamples gives samples, and the model takes features", "leave it out, or give OnTheFlyFeatures");
+  if (options.noiseSnr.length > 2) refuse(`--noise-snr has ${options.noiseSnr.length} numbers, expected a ratio, or the lowest and the highest`);
   if (options.minUtterance > options.maxUtterance) refuse(`--min-utterance ${options.minUtterance} is above --max-utterance ${options.maxUtterance}`);
   if (options.replicas > 1 && options.device !== "cpu") refuse(`--replicas ${options.replicas} is for --device cpu`, "leave it out");
   if (useTransducer) return options;

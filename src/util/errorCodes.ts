@@ -134,6 +134,7 @@ export const errorCodes = {
   TRAIN_REPLICA_FAILED: "One of the threads of --replicas failed or ended. The message is its error.",
   TRAIN_LOSS_NOT_FINITE:
     "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",
+  TRAIN_TOO_FEW_FRAMES: "An utterance has fewer frames, as it is played, than its transcript has tokens, so that its loss would be infinite. It is left out and counted.",
   TRAIN_NO_DATA: "No utterance is left to train on, after those that cannot be used were left out. The message counts them by reason.",
 } as const satisfies Record<string, string>;
 

@@ -26,7 +26,7 @@ export interface OptionSettings<T> {
 
 /** One option of a schema; T is the type of its value. */
 export interface Option<T> extends OptionSettings<unknown> {
-  kind: "string" | "path" | "integer" | "number" | "boolean" | "choice" | "integers" | "strings";
+  kind: "string" | "path" | "integer" | "number" | "boolean" | "choice" | "integers" | "numbers" | "strings";
   choices?: readonly string[];
   /** What is accepted, in words: completes "expected ...". */
   accepts: string;
@@ -70,6 +70,11 @@ function readInteger(raw: unknown): number | undefined {
   return typeof value === "number" && Number.isSafeInteger(value) ? value : undefined;
 }
 
+function readNumber(raw: unknown): number | undefined {
+  const value = typeof raw === "string" && numberText.test(raw.trim()) ? Number(raw) : raw;
+  return typeof value === "number" && Number.isFinite(value) ? value : undefined;
+}
+
 /** A text. */
 export function string<const O extends OptionSettings<string>>(settings: O): Option<Value<string, O>> {
   return option<string, O>(settings, { kind: "string", accepts: "a text", read: (raw) => (typeof raw === "string" ? raw : undefined) });
@@ -92,8 +97,8 @@ export function integer<const O extends OptionSettings<number> & Range>(settings
 /** A finite number. */
 export function number<const O extends OptionSettings<number> & Range>(settings: O): Option<Value<number, O>> {
   const read = (raw: unknown) => {
-    const value = typeof raw === "string" && numberText.test(raw.trim()) ? Number(raw) : raw;
-    return typeof value === "number" && Number.isFinite(value) && isIn(value, settings) ? value : undefined;
+    const value = readNumber(raw);
+    return value !== undefined && isIn(value, settings) ? value : undefined;
   };
   return option<number, O>(settings, { kind: "number", accepts: inWords("a number", settings), read });
 }
@@ -118,14 +123,31 @@ export function choice<const C extends readonly string[], const O extends Option
   return option<C[number], O>(settings, { kind: "choice", choices, accepts: `one of ${choices.join(", ")}`, read });
 }
 
+/** What reads a text with commas, an array or a single value by what reads one of them. */
+const listOf =
+  (readOne: (raw: unknown) => number | undefined, range: Range) =>
+  (raw: unknown): readonly number[] | undefined => {
+    const parts = typeof raw === "string" ? raw.split(",") : Array.isArray(raw) ? (raw as unknown[]) : [raw];
+    const values = parts.map(readOne);
+    return values.length > 0 && values.every((value) => value !== undefined && isIn(value, range)) ? (values as number[]) : undefined;
+  };
+
 /** Whole numbers: "2,2,3,4" on the command line; an array, such a text or a single number from the API. */
 export function integers<const O extends OptionSettings<readonly number[]> & Range>(settings: O): Option<Value<readonly number[], O>> {
-  const read = (raw: unknown) => {
-    const parts = typeof raw === "string" ? raw.split(",") : Array.isArray(raw) ? (raw as unknown[]) : [raw];
-    const values = parts.map(readInteger);
-    return values.length > 0 && values.every((value) => value !== undefined && isIn(value, settings)) ? (values as number[]) : undefined;
-  };
-  return option<readonly number[], O>(settings, { kind: "integers", accepts: `${inWords("whole numbers", settings)} with commas between, as 2,2,3`, read });
+  return option<readonly number[], O>(settings, {
+    kind: "integers",
+    accepts: `${inWords("whole numbers", settings)} with commas between, as 2,2,3`,
+    read: listOf(readInteger, settings),
+  });
+}
+
+/** Numbers, given as `integers` are. */
+export function numbers<const O extends OptionSettings<readonly number[]> & Range>(settings: O): Option<Value<readonly number[], O>> {
+  return option<readonly number[], O>(settings, {
+    kind: "numbers",
+    accepts: `${inWords("numbers", settings)} with commas between, as 0.5,2`,
+    read: listOf(readNumber, settings),
+  });
 }
 
 /** Texts: with commas between on the command line (those inside of brackets part nothing: "a_{0,1}.json"); an array from the API. */

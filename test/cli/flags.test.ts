@@ -11,7 +11,9 @@ pos-head-dim 4; pos-dim 48; encoder-unmasked-dim 192,192,256,256,256,192; cnn-mo
 attention-decoder-dim 512; attention-decoder-num-layers 6; attention-decoder-attention-dim 512; attention-decoder-num-heads 8;
 attention-decoder-feedforward-dim 2048; causal false; chunk-size 16,32,64,-1; left-context-frames 64,128,256,-1; use-transducer true; use-ctc false;
 use-attention-decoder false; log-interval 50; reset-interval 200; valid-interval 3000; feature-dim 80; label-smoothing 0.1; warm-step 2000;
-max-duration 200; num-buckets 30; concatenate-cuts false; duration-factor 1; gap 1; shuffle true; enable-spec-aug true; spec-aug-time-warp-factor 80`;
+max-duration 200; num-buckets 30; concatenate-cuts false; duration-factor 1; gap 1; shuffle true; enable-spec-aug true; spec-aug-time-warp-factor 80;
+full-libri true; mini-libri false; manifest-dir data/fbank; bucketing-sampler true; on-the-fly-feats false; drop-last true; return-cuts true; num-workers 2;
+enable-musan true; input-strategy PrecomputedFeatures`;
 
 test("train has icefall's flags, with icefall's defaults", async () => {
   const { options } = (await commands["train"]?.load()) ?? { options: {} };
@@ -33,5 +35,6 @@ test("a value given for a flag reaches the options under its name", async () => 
   const train = await commands["train"]?.load();
   const parsed = train?.parse(["--train-manifest", "a.jsonl,b.jsonl", "--num_encoder_layers", "1,1", "--use-ctc", "1", "--base-lr=0.02", "--max-duration", "60"]);
   expect(parsed?.values).toMatchObject({ trainManifest: ["a.jsonl", "b.jsonl"], numEncoderLayers: [1, 1], useCtc: true, baseLr: 0.02, maxDuration: 60 });
-  expect(() => train?.parse([])).toThrow("--train-manifest is missing");
+  const nemo = train?.parse(["--train-ds", "nemo.yaml", "train_ds.batch_duration=300", "validation_ds.batch_size=4"]);
+  expect(nemo?.values).toMatchObject({ trainDs: "nemo.yaml", overrides: ["train_ds.batch_duration=300", "validation_ds.batch_size=4"] });
 });

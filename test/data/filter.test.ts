@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Cut } from "../../src/data/cut.ts";
-import { encoderFrames, featureFrames, filterCuts, LeftOut, neededFrames } from "../../src/data/filter.ts";
+import { encoderFrames, featureFrames, LeftOut, neededFrames, utteranceFilter } from "../../src/data/filter.ts";
 import { prefetch } from "../../src/data/prefetch.ts";
 
 const cut = (text: string, duration: number): Cut => ({
@@ -16,12 +16,21 @@ const cut = (text: string, duration: number): Cut => ({
   gap: 0,
   origin: `m:${text}`,
 });
+/** The cuts that pass; the others are counted. */
+function filtered(cuts: readonly Cut[], options: Parameters<typeof utteranceFilter>[0], leftOut: LeftOut): Cut[] {
+  const why = utteranceFilter(options);
+  return cuts.filter((one) => {
+    const reason = why(one);
+    if (reason !== undefined) leftOut.add(reason, one.origin);
+    return reason === undefined;
+  });
+}
 const encode = (text: string): number[] => Array.from(text, (c) => (c === "?" ? 2 : c.charCodeAt(0)));
 
-describe("filterCuts", () => {
+describe("utteranceFilter", () => {
   test("counts every reason with its first example", () => {
     const leftOut = new LeftOut();
-    const kept = filterCuts(
+    const kept = filtered(
       [cut("a", 0.5), cut("b", 30), cut("x?", 2), cut("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1), cut("good", 2), cut("c", 0.2)],
       { minUtterance: 1, maxUtterance: 20, sampleRate: 16000, ctc: true, encode, unkId: 2 },
       leftOut,
@@ -39,7 +48,7 @@ describe("filterCuts", () => {
   test("an empty transcript is left out", () => {
     const leftOut = new LeftOut();
     const options = { minUtterance: 1, maxUtterance: 20, sampleRate: 16000, ctc: true, encode, unkId: 2 };
-    expect(filterCuts([cut("", 2), cut("good", 2)], options, leftOut).map((c) => c.text)).toEqual(["good"]);
+    expect(filtered([cut("", 2), cut("good", 2)], options, leftOut).map((c) => c.text)).toEqual(["good"]);
     expect(leftOut.lines()).toEqual(["1 with an empty transcript (first: m:)"]);
   });
 
@@ -48,6 +57,15 @@ describe("filterCuts", () => {
     for (const line of [100, 20, 3, 20]) leftOut.add("long", `a.jsonl:${line}`);
     for (let epoch = 0; epoch < 3; epoch++) for (const line of [12, 5]) leftOut.addOnce("missing", `a.jsonl:${line}`);
     expect(leftOut.lines()).toEqual(["4 long (first: a.jsonl:3)", "2 missing (first: a.jsonl:5)"]);
+  });
+
+  test("counts of several are added, with the lowest example of all", () => {
+    const [a, b] = [new LeftOut(), new LeftOut()];
+    for (const line of [9, 8]) a.add("long", `a.jsonl:${line}`);
+    for (const line of [3, 4, 5]) b.add("long", `a.jsonl:${line}`);
+    b.add("short", "b.jsonl:1");
+    a.addAll(b);
+    expect(a.lines()).toEqual(["5 long (first: a.jsonl:3)", "1 short (first: b.jsonl:1)"]);
   });
 
   test("the bound on tokens is exact: repeats cost a blank in CTC only", () => {

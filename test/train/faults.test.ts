@@ -62,7 +62,7 @@ test("what training and validation leave out is counted by reason, each utteranc
     "left out of validation: 1 with an empty transcript (somevalid.jsonl:1)",
     "left out of validation: 2 unusable audio: AUDIO_EMPTY (somevalid.jsonl:4)",
   ]);
-  for (const line of said.filter((one) => one.includes(", validation:"))) expect(line).toMatch(/loss=[\d.]+, .*over [1-9]\d* frames, WER [\d.]+ %$/);
+  for (const line of said.filter((one) => one.includes(", validation:"))) expect(line).toMatch(/loss=[\d.]+, .*over [1-9][\d.]* frames\. WER [\d.]+ %$/);
 });
 
 test("going on with other features than the checkpoint's is refused", async () => {

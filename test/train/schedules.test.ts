@@ -1,7 +1,6 @@
 /** What the flags of schedules and of training data do. */
 import { describe, expect, test } from "vitest";
-import type { Cut } from "../../src/data/index.ts";
-import { epochBatches, specAugmentOf } from "../../src/train/data.ts";
+import { specAugmentOf } from "../../src/train/augment.ts";
 import { adjustedBatchCount, transducerScales } from "../../src/train/loss.ts";
 import { addLosses, perFrame } from "../../src/train/metrics.ts";
 import { trainOptions } from "../../src/train/options.ts";
@@ -9,7 +8,6 @@ import { parseOptions } from "../../src/util/options.ts";
 import { Random } from "../../src/util/random.ts";
 
 const options = (given: object) => parseOptions(trainOptions, { trainManifest: ["train.jsonl"], ...given });
-const cuts = Array.from({ length: 200 }, (_, i) => ({ id: String(i), duration: 1 + (i % 50) / 5 }) as unknown as Cut);
 
 describe("schedules", () => {
   test("warmStep: the simple loss leads at first, and the pruned one has its full weight from warmStep updates on", () => {
@@ -59,14 +57,5 @@ describe("training data", () => {
     expect(moved(0)).toBe(0);
     expect(moved(80)).toBeGreaterThan(1);
     expect(moved(80)).toBeLessThan(82);
-  });
-
-  test("numBuckets: with more buckets, batches hold utterances that are more alike", async () => {
-    const spread = async (numBuckets: number): Promise<number> => {
-      const batches = await epochBatches(cuts, options({ numBuckets, maxDuration: 30 }), 1);
-      expect(batches.flat().length).toBe(cuts.length);
-      return Math.max(...batches.map((batch) => Math.max(...batch.map(({ duration }) => duration)) - Math.min(...batch.map(({ duration }) => duration))));
-    };
-    expect(await spread(10)).toBeLessThan((await spread(1)) / 3);
   });
 });

@@ -49,6 +49,7 @@ export async function toneCorpus(folder: string): Promise<TrainOptionsInput> {
     minUtterance: 0.1,
     maxDuration: 8,
     numBuckets: 2,
+    dropLast: false,
     enableSpecAug: false,
     numEncoderLayers: [1, 1],
     downsamplingFactor: [1, 2],

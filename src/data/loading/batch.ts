@@ -33,7 +33,7 @@ export interface SpeechBatch extends Batch<SourceCut> {
 }
 
 /** Seconds between frames. */
-const frameShift = 0.01;
+export const frameShift = 0.01;
 /** Seconds by which supervisions may reach beyond their cut. Source: lhotse, validate_for_asr. */
 const tolerance = 2e-3;
 

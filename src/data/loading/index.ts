@@ -22,6 +22,7 @@ export {
   truncateCut,
   windowCount,
 } from "./played.ts";
+export { RenderPool } from "./pool.ts";
 export {
   type CutConcatenateOptions,
   type CutMixOptions,

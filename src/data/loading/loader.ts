@@ -10,7 +10,8 @@ import { LeftOut } from "../filter.ts";
 import type { BatchSampler, EpochBatches, SampledBatch, SamplerState } from "../sampling/index.ts";
 import type { SourceCut } from "../sources/cut.ts";
 import { playedOf } from "../sources/sound.ts";
-import { checkSupervisions, type SpeechBatch, segmentOf, speechBatch, supervisionsOf } from "./batch.ts";
+import { numFrames } from "../sources/times.ts";
+import { checkSupervisions, frameShift, type SpeechBatch, segmentOf, speechBatch, supervisionsOf } from "./batch.ts";
 import type { Job, JobResult } from "./job.ts";
 import type { PlayedCut } from "./played.ts";
 import { RenderPool } from "./pool.ts";
@@ -33,10 +34,16 @@ export interface LoaderOptions {
   seed?: number;
   /** Threads; 0 renders in this thread, with Node's for decoding and features. One for each core but one by default. */
   workers?: number;
+  /** Threads of another loader, to be shared with it; `workers` is not read then, and `close` leaves them. */
+  pool?: RenderPool;
   /** Batches that are prepared or wait, at most; two for each thread, and at least 3, by default. */
   prefetch?: number;
   /** "throw" by default. */
   onBad?: BadUtterancePolicy;
+  /** Looks at a cut as it will be played; what it throws is an utterance that cannot be used. `frames` are those of its features. */
+  check?: (cut: PlayedCut, frames: number) => void;
+  /** Told of each utterance that is left out. */
+  onLeftOut?: (error: SeracError, cut: SourceCut) => void;
   /** Where warnings go: to standard error by default. */
   onWarning?: (message: string) => void;
 }
@@ -63,6 +70,9 @@ export class Loader {
   readonly sampleRate: number;
   readonly numMelBins: number;
   private readonly transforms: readonly CutTransform[];
+  private readonly check: LoaderOptions["check"];
+  readonly onLeftOut: LoaderOptions["onLeftOut"];
+  private readonly ownsPool: boolean;
   private readonly specAugment: Required<SpecAugmentOptions> | undefined;
   private readonly seed: number;
 
@@ -75,9 +85,12 @@ export class Loader {
       cutTransforms = [],
       specAugment,
       seed = 0,
-      workers = Math.max(1, availableParallelism() - 1),
+      pool,
+      workers = pool?.size ?? Math.max(1, availableParallelism() - 1),
       prefetch = Math.max(3, 2 * workers),
       onBad = "throw",
+      check,
+      onLeftOut,
       onWarning = toStandardError,
     }: LoaderOptions = {},
   ) {
@@ -100,7 +113,10 @@ export class Loader {
     this.prefetch = prefetch;
     this.onBad = onBad;
     this.onWarning = onWarning;
-    this.pool = new RenderPool(workers);
+    this.check = check;
+    this.onLeftOut = onLeftOut;
+    this.ownsPool = pool === undefined;
+    this.pool = pool ?? new RenderPool(workers);
   }
 
   /** The batches of an epoch from 0. @throws SeracError of reading */
@@ -135,20 +151,22 @@ export class Loader {
   plan(cuts: readonly SourceCut[], { epoch, step }: { epoch: number; step: number }, onError: (error: SeracError, cut: SourceCut) => void): PlayedCut[] {
     // A source without end comes by again within an epoch, and shall sound otherwise then.
     const pass = this.passOf(step);
-    const usable = cuts.filter((cut) => {
+    const passes = (cut: PlayedCut, look: (cut: PlayedCut) => void): boolean => {
       try {
-        checkSupervisions(cut);
+        look(cut);
         return true;
       } catch (error) {
         if (!(error instanceof SeracError)) throw error;
         onError(error, cut);
         return false;
       }
-    });
-    let planned: PlayedCut[] = byDuration(usable);
+    };
+    let planned: PlayedCut[] = byDuration(cuts.filter((cut) => passes(cut, checkSupervisions)));
     this.transforms.forEach((transform, i) => {
       planned = transform.apply(planned, { sampleRate: this.sampleRate, random: (cut) => streamOf(this.seed, epoch, pass, i, cut.id) });
     });
+    const { check } = this;
+    if (check) planned = planned.filter((cut) => passes(cut, () => check(cut, numFrames(cut.duration, frameShift, this.sampleRate))));
     return byDuration(planned);
   }
 
@@ -173,8 +191,8 @@ export class Loader {
   }
 
   /** Ends the threads; an epoch that was not read to its end gives an error then. */
-  close(): Promise<void> {
-    return this.pool.close();
+  async close(): Promise<void> {
+    if (this.ownsPool) await this.pool.close();
   }
 }
 
@@ -267,6 +285,7 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
     const { onBad, onWarning } = this.loader;
     if (onBad === "throw" || !(error instanceof SeracError)) throw error;
     this.leftOut.add(`for ${error.code}`, nameOf(cut));
+    this.loader.onLeftOut?.(error, cut);
     if (onBad === "warn") onWarning(error.message);
   }
 
@@ -274,6 +293,21 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
   private end(): void {
     this.over = true;
     if (this.leftOut.total > 0) this.loader.onWarning(`epoch ${this.epoch}: ${this.leftOut.total} utterances were left out: ${this.leftOut.lines().join("; ")}`);
+  }
+
+  /** Steps of the epoch, where they are known beforehand. */
+  get steps(): number | undefined {
+    return this.stream.steps;
+  }
+
+  /** Utterances that the epoch leaves out because their batches would not be full, where that is known beforehand. */
+  get dropped(): number | undefined {
+    return this.stream.dropped;
+  }
+
+  /** Steps done: batches that were given or passed over. */
+  get step(): number {
+    return this.given;
   }
 
   /** Where the epoch stands behind the batch that `next` gave last. */

@@ -8,8 +8,8 @@ import { type Job, type JobResult, renderJob } from "./job.ts";
 
 /** Compiled code: threads cannot run TypeScript on every Node that serac supports. */
 const workerFile = join(packageRoot, "build", "js", "data", "loading", "worker.js");
-/** Rows in work at a time where there is no thread of ours: Node's four threads, and some that wait for a disk. */
-const rowsAtOnce = 8;
+/** Rows in work at a time where there is no thread of ours: whole batches, so that a busy event loop has to turn a few times for each and no more. */
+const rowsAtOnce = 64;
 
 interface Waiting {
   job: Job;
@@ -38,6 +38,11 @@ export class RenderPool {
     if (size > 0 && !existsSync(workerFile))
       throw new NativeError("NATIVE_MISSING", { at: workerFile, message: "the compiled code that threads run is not there", fix: "run: npm run build:js; or use workers: 0" });
     for (let i = 0; i < size; i++) this.threads.push(this.start());
+  }
+
+  /** How many threads there are. */
+  get size(): number {
+    return this.threads.length;
   }
 
   /** The threads, for whoever watches over them. */

@@ -14,6 +14,10 @@ export interface ItemBatch {
 
 /** A running epoch. */
 export interface BatchMaker {
+  /** Batches of the epoch, where all are planned beforehand. */
+  readonly length?: number | undefined;
+  /** Items that are in none of them, because their bucket's last batch is not full. */
+  readonly dropped?: number | undefined;
   /** @returns the next batch; undefined at the end, and at every call after it */
   next(): Promise<ItemBatch | undefined>;
   /** @returns what gives the place behind the last batch that `next` gave, when it is asked for: marks are cheap, states need not be */

@@ -36,6 +36,9 @@ export interface EpochBatches<T> extends AsyncIterable<SampledBatch<T>> {
   readonly epoch: number;
   /** Steps given so far, those before a restart included. */
   readonly step: number;
+  /** Steps of the epoch, and items that it leaves out because their batches would not be full, where that is known beforehand. */
+  readonly steps?: number | undefined;
+  readonly dropped?: number | undefined;
   next(): Promise<SampledBatch<T> | undefined>;
   /** Where the epoch stands behind the batch that `next` gave last. */
   state(): SamplerState;
@@ -77,6 +80,14 @@ export class BatchStream<T> implements EpochBatches<T> {
     this.rank = rank;
     this.epoch = epoch;
     this.step = step;
+  }
+
+  get steps(): number | undefined {
+    return this.groups.steps;
+  }
+
+  get dropped(): number | undefined {
+    return this.groups.dropped;
   }
 
   /** @returns the next batch of this rank; undefined at the end of the epoch, on all ranks at the same step */

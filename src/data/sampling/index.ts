@@ -6,7 +6,7 @@ export { type BatchSampler, BatchStream, type EpochBatches, type SampledBatch, t
 export { type Bin2d, type BinOptions, type Buckets, type DurationBins, makeBuckets } from "./bins.ts";
 export { ColumnSource, type Columns, type ItemBounds, memorySource } from "./columnSource.ts";
 export { type Bins2d, type Bins2dOptions, estimateDurationBins2d } from "./estimateBins2d.ts";
-export type { TooLongPolicy } from "./feed.ts";
+export { type TooLongPolicy, tooLongError } from "./feed.ts";
 export { type FusedPart, FusedSampler, type FusionOptions, type SamplerFusion, samplerFusions } from "./fusedSampler.ts";
 export { type IndexedOptions, indexedManifest, type LineOptions } from "./indexedManifest.ts";
 export { type LazyOptions, lazyManifest } from "./lazyManifest.ts";

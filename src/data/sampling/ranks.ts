@@ -7,6 +7,10 @@ import type { Json } from "./source.ts";
 export interface GroupMaker {
   /** @returns a batch for each rank; undefined at the end, and at every call after it */
   next(): Promise<ItemBatch[] | undefined>;
+  /** Steps of the epoch, where they are known beforehand. */
+  readonly steps?: number | undefined;
+  /** Items that no batch has because it would not be full, where that is known beforehand. */
+  readonly dropped?: number | undefined;
   /** As BatchMaker's. */
   mark(): () => Json;
   close(): Promise<void>;
@@ -22,6 +26,8 @@ async function draw(maker: BatchMaker, count: number): Promise<ItemBatch[]> {
   return group;
 }
 
+const stepsOf = ({ length }: BatchMaker, worldSize: number, dropLast: boolean): number | undefined =>
+  length === undefined ? undefined : dropLast ? Math.floor(length / worldSize) : Math.ceil(length / worldSize);
 const itemsOf = (group: readonly ItemBatch[]): number => group.reduce((sum, { refs }) => sum + refs.length, 0);
 const single = (ref: number, duration: number, bucket: number, repeated = 0): ItemBatch => ({ refs: [ref], durations: [duration], bucket, repeated });
 
@@ -35,6 +41,10 @@ export class LhotseRanks implements GroupMaker {
     this.maker = maker;
     this.worldSize = worldSize;
     this.dropLast = dropLast;
+  }
+
+  get steps(): number | undefined {
+    return stepsOf(this.maker, this.worldSize, this.dropLast);
   }
 
   async next(): Promise<ItemBatch[] | undefined> {
@@ -109,6 +119,14 @@ export class SeracRanks implements GroupMaker {
       this.over = saved.over;
       this.drawn = saved.drawn;
     }
+  }
+
+  get steps(): number | undefined {
+    return stepsOf(this.maker, this.worldSize, this.dropLast);
+  }
+
+  get dropped(): number | undefined {
+    return this.maker.dropped;
   }
 
   async next(): Promise<ItemBatch[] | undefined> {

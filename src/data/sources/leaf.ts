@@ -2,8 +2,8 @@
 import { createHash } from "node:crypto";
 import type { LeftOut } from "../filter.ts";
 import type { ColumnSource, ItemSource } from "../sampling/index.ts";
-import { type ContentFilters, contentSettings } from "./contentFilters.ts";
-import type { CopyOptions } from "./copies.ts";
+import { type ContentFilters, contentRefusal, contentSettings } from "./contentFilters.ts";
+import { type CopyOptions, loadedSeconds } from "./copies.ts";
 import type { SourceCut } from "./cut.ts";
 import type { ExtraField } from "./extraFields.ts";
 import type { Tags } from "./inputCfg.ts";
@@ -16,6 +16,14 @@ export interface LeafBounds {
   maxTps: number;
 }
 
+/** A filter beyond the keys of a config: what training leaves out. */
+export interface UtteranceFilter {
+  /** Names what it depends on (letters, digits, - and _), so that indices of manifests keep its verdicts; without it they are found anew at each start. */
+  key?: string | undefined;
+  /** Why an utterance is left out, which is counted by this text; undefined where it is kept. `duration` is of what is loaded. */
+  why(utterance: { duration: number; text: string; lang: string | undefined }): string | undefined;
+}
+
 /** How datasets are opened. */
 export interface LeafOptions {
   textField: string;
@@ -24,6 +32,8 @@ export interface LeafOptions {
   copies: CopyOptions;
   bounds: LeafBounds;
   content: ContentFilters;
+  /** The caller's own filter. */
+  filter: UtteranceFilter | undefined;
   tags: Tags;
   extraFields: readonly ExtraField[];
   /** Counts tokens of a text, where something depends on them. */
@@ -56,14 +66,23 @@ export interface Leaf {
 /** A source of cuts. */
 export type CutSource = ItemSource<SourceCut>;
 
+/** Whether an utterance is left out for what it says of itself, or by the caller's filter. @returns why; undefined where it is kept */
+export function refusalOf(
+  cut: Pick<SourceCut, "custom" | "supervisions" | "speaker" | "duration" | "text" | "lang">,
+  { content, filter, copies }: LeafOptions,
+): string | undefined {
+  const { duration, text, lang } = cut;
+  return contentRefusal(cut, content) ?? filter?.why({ duration: loadedSeconds(duration, copies), text, lang });
+}
+
 /**
- * The name of a kind of manifest read with the settings of a config, for its index; undefined where its tokens are not to be kept.
+ * The name of a kind of manifest read with the settings of a config, for its index; undefined where what it depends on has no name.
  * @param kind "nemo" or "cuts"
  */
-export function formatKey(kind: string, { textField, langField, countTokens, tokensKey, content }: LeafOptions): string | undefined {
-  if (countTokens && tokensKey === undefined) return undefined;
+export function formatKey(kind: string, { textField, langField, countTokens, tokensKey, content, filter, copies }: LeafOptions): string | undefined {
+  if ((countTokens && tokensKey === undefined) || (filter && filter.key === undefined)) return undefined;
   const filters = contentSettings(content);
-  if (textField === "text" && langField === "lang" && !countTokens && filters === "") return kind;
-  const settings = JSON.stringify([textField, langField, countTokens ? tokensKey : "", filters]);
+  if (textField === "text" && langField === "lang" && !countTokens && filters === "" && !filter) return kind;
+  const settings = JSON.stringify([textField, langField, countTokens ? tokensKey : "", filters, ...(filter ? [filter.key, copies.truncate, copies.pad] : [])]);
   return `${kind}-${createHash("sha256").update(settings).digest("hex").slice(0, 12)}`;
 }

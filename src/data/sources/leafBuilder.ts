@@ -1,13 +1,12 @@
 /** Collects the columns of a dataset while its utterances pass by, and makes a source of them. */
-import { ManifestError, type SeracError } from "../../util/errors.ts";
+import { ManifestError, messageOf, type SeracError } from "../../util/errors.ts";
 import { NumberList } from "../../util/hash.ts";
 import { LeftOut } from "../filter.ts";
 import { badDuration, IndexedLines, type LineFormat, type LineIndex, openAnyLineIndex } from "../lineIndex/index.ts";
 import { ColumnSource, type Columns } from "../sampling/index.ts";
-import { contentRefusal } from "./contentFilters.ts";
 import { copiesOf, copyOf, isSingle, loadedSeconds } from "./copies.ts";
 import type { SourceCut } from "./cut.ts";
-import type { Leaf, LeafOptions } from "./leaf.ts";
+import { type Leaf, type LeafOptions, refusalOf } from "./leaf.ts";
 
 /** Manifests of so many bytes have their index kept beside them; smaller ones are read in no time. */
 const indexFrom = 1 << 20;
@@ -70,7 +69,7 @@ export class LeafBuilder {
 
   /** The same for a cut that was read, which may not be wanted for what it says of itself. */
   acceptCut(cut: SourceCut): boolean {
-    const refusal = contentRefusal(cut, this.options.content);
+    const refusal = refusalOf(cut, this.options);
     return refusal === undefined ? this.accept(cut.duration, this.tokensOf(cut), () => cut.origin) : this.leave(refusal, cut.origin);
   }
 
@@ -107,7 +106,7 @@ export class LeafBuilder {
   bad(error: SeracError): void {
     const { onBad, onWarning } = this.options;
     if (onBad === "throw") throw error;
-    this.leftOut.add("that cannot be used", error.message.replace(/ \[[A-Z_]+\].*$/s, ""));
+    this.leftOut.add(`unusable lines: ${error.code}`, error.at === undefined ? messageOf(error) : `${error.at}: ${messageOf(error)}`);
     if (onBad === "warn") onWarning(error.message);
   }
 

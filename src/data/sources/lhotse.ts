@@ -1,9 +1,8 @@
 /** lhotse's manifests of cuts as sources. */
 
 import type { LineFormat, ParsedLine } from "../lineIndex/index.ts";
-import { contentRefusal } from "./contentFilters.ts";
 import type { SourceCut } from "./cut.ts";
-import { formatKey, type Leaf, type LeafOptions } from "./leaf.ts";
+import { formatKey, type Leaf, type LeafOptions, refusalOf } from "./leaf.ts";
 import { LeafBuilder } from "./leafBuilder.ts";
 import { parseLhotseCut } from "./lhotseCut.ts";
 
@@ -25,7 +24,7 @@ export function cutFormat(options: LeafOptions): LineFormat {
     countsTokens: options.countTokens !== undefined,
     figures: (line) => {
       const cut = cutOf(line);
-      const reason = contentRefusal(cut, options.content);
+      const reason = refusalOf(cut, options);
       return reason === undefined ? { duration: cut.duration, tokens: options.countTokens?.(cut.text, cut.lang) ?? 0 } : { reason };
     },
     duration: (value, at) => (typeof value["duration"] === "number" ? value["duration"] : parseLhotseCut(value, at).duration),

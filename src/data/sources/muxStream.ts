@@ -243,7 +243,7 @@ export class MuxStream implements ItemStream {
   state(): Json {
     return {
       random: this.random.state() as unknown as Json,
-      passes: this.passes,
+      passes: [...this.passes], // a state is kept while the stream goes on
       slots: this.slots.map(({ source, pass, before, used, given, ended }) => ({ source, pass, before, used, given, ended })),
     };
   }

@@ -5,9 +5,8 @@ import { type LineFormat, lineDuration, type ParsedLine } from "../lineIndex/ind
 import { cutOf } from "../manifest/cuts.ts";
 import { type ManifestEntry, parseEntry } from "../manifest/entry.ts";
 import type { ManifestObject } from "../manifest/lines.ts";
-import { contentRefusal } from "./contentFilters.ts";
 import type { SourceCut } from "./cut.ts";
-import { formatKey, type Leaf, type LeafOptions } from "./leaf.ts";
+import { formatKey, type Leaf, type LeafOptions, refusalOf } from "./leaf.ts";
 import { LeafBuilder } from "./leafBuilder.ts";
 
 /** Keys that a cut has a place for; the others, text and language included, go to `custom`, as in NeMo's reader. */
@@ -65,8 +64,9 @@ function nemoFormat(options: LeafOptions): LineFormat {
       const entry = parseEntry(line);
       if (typeof entry.audioFile !== "string") cutOf(entry); // says what is wrong
       const { text, lang } = spoken(value, entry, options, at);
-      const reason = contentRefusal({ custom: customOf(value), supervisions: [], speaker: entry.speaker }, options.content);
-      return reason === undefined ? { duration: entry.duration as number, tokens: options.countTokens?.(text, lang) ?? 0 } : { reason };
+      const duration = entry.duration as number;
+      const reason = refusalOf({ custom: customOf(value), supervisions: [], speaker: entry.speaker, duration, text, lang }, options);
+      return reason === undefined ? { duration, tokens: options.countTokens?.(text, lang) ?? 0 } : { reason };
     },
     duration: lineDuration,
   };

@@ -6,7 +6,7 @@ import { speakerIds } from "./contentFilters.ts";
 import type { SourceCut } from "./cut.ts";
 import { readExtraFields } from "./extraFields.ts";
 import { type GroupSpec, isStream, type LeafSpec, type SourceSpec, sourceTree } from "./inputCfg.ts";
-import type { CutSource, Leaf, LeafOptions } from "./leaf.ts";
+import type { CutSource, Leaf, LeafOptions, UtteranceFilter } from "./leaf.ts";
 import { lhotseLeaf } from "./lhotse.ts";
 import { type LhotseDataLoadingConfig, type ReadLhotseConfig, readLhotseConfig } from "./lhotseConfig.ts";
 import { MuxSource } from "./mux.ts";
@@ -20,6 +20,8 @@ export interface OpenSourcesOptions {
   countTokens?: ((text: string, lang: string | undefined) => number) | undefined;
   /** Names what counts (letters, digits, - and _), so that counts are kept in indices; without it they are counted again at each start. */
   tokensKey?: string | undefined;
+  /** Leaves out utterances beyond what the config says. */
+  filter?: UtteranceFilter | undefined;
   /** What happens to lines that cannot be used: "throw" by default. */
   onBad?: "throw" | "skip" | "warn";
   onWarning?: (message: string) => void;
@@ -107,7 +109,7 @@ class Opener {
 
   private async leafPart(spec: LeafSpec, needsTokens: boolean): Promise<Part> {
     const { config } = this.read;
-    const { countTokens, tokensKey, onBad = "throw", onWarning, onProgress } = this.options;
+    const { countTokens, tokensKey, filter, onBad = "throw", onWarning, onProgress } = this.options;
     const { maxTps, cutIntoWindowsDuration: window } = config;
     const leafOptions: LeafOptions = {
       textField: spec.inherited.textField,
@@ -133,6 +135,7 @@ class Opener {
         excludedSpeakers: config.excludedSpeakerIds ? speakerIds(config.excludedSpeakerIds) : new Set(),
         speakerFields: config.speakerFilterFields ?? [],
       },
+      filter,
       extraFields: spec.inherited.extraFields ? readExtraFields(spec.inherited.extraFields) : [],
       tags: spec.tags,
       countTokens: needsTokens ? countTokens : undefined,

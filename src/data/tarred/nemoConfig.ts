@@ -85,7 +85,7 @@ const unsupported: Readonly<Record<string, string>> = {
   augmentor: "augmentation is set by serac train's own options (--speed-perturb, --enable-spec-aug)",
   trim_silence: "silence is not trimmed: cut the manifest's offset and duration instead",
   trim: "silence is not trimmed: cut the manifest's offset and duration instead",
-  is_code_switched: "utterances of several languages are not joined here: serac train --concatenate-cuts joins utterances of the epoch",
+  is_code_switched: "utterances of several languages are not joined here: serac train --concatenate-cuts joins utterances of a batch",
   hf_data_cfg: "Hugging Face datasets are not read: convert them to a manifest",
 };
 const unsupportedDetails = new Set(["code_switched"]);

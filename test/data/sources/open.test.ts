@@ -213,7 +213,7 @@ describe("NeMo's manifests", () => {
       expect(await start()).toEqual(built);
       expect(counted).toBe(before);
       if (index !== undefined) expect(existsSync(at(index))).toBe(true);
-      expect(built.left).toContain(`1 that cannot be used (first: ${path}:51: no "duration")`);
+      expect(built.left).toContain(`1 unusable lines: MANIFEST_NO_DURATION (first: ${path}:51: no "duration")`);
       expect(built.left?.some((line) => line.includes("that is not pass"))).toBe(true);
     }
     expect(counted).toBeGreaterThan(10_000);
@@ -226,7 +226,10 @@ describe("NeMo's manifests", () => {
     await expect(open(`manifest_filepath: ${at("bad.jsonl")}`)).rejects.toThrow(/bad\.jsonl:2: no "duration"/);
     const { source, leaves } = await open(`manifest_filepath: ${at("bad.jsonl")}`, { ...quiet, onBad: "skip" });
     expect(source.length).toBe(1);
-    expect(leaves[0]?.leftOut.lines()).toEqual([`2 that cannot be used (first: ${at("bad.jsonl")}:2: no "duration")`]);
+    expect(leaves[0]?.leftOut.lines()).toEqual([
+      `1 unusable lines: MANIFEST_NO_DURATION (first: ${at("bad.jsonl")}:2: no "duration")`,
+      expect.stringContaining(`1 unusable lines: JSONL_BAD_LINE (first: ${at("bad.jsonl")}:3:2: `),
+    ]);
     writeFileSync(at("syntax.jsonl"), '\n{"audio_filepath": "x.wav", oops}\n');
     await expect(open(`manifest_filepath: ${at("syntax.jsonl")}`)).rejects.toThrow(/syntax\.jsonl:2:29: .*JSONL_BAD_LINE/);
     writeFileSync(at("pretty.jsonl"), '[\n  {"audio_filepath": "x.wav"}\n]\n');
@@ -460,6 +463,10 @@ input_cfg:
           const batch = await rest.next();
           expect(((await batch?.load()) ?? []).map(({ origin }) => origin)).toEqual(whole[i]);
         }
+        // The state of an earlier step, asked for when more was drawn: what loaders that work ahead save.
+        const earlier = JSON.parse(JSON.stringify(stream.stateAt(2))) as SamplerState;
+        const third = await (await (await sampler()).resume(earlier)).next();
+        expect((await (third as NonNullable<typeof third>).load()).map(({ origin }) => origin)).toEqual(whole[2]);
       }
   });
 

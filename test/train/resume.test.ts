@@ -1,0 +1,119 @@
+/** Going on after a stop, at any step: the parameters are those of the run that was not stopped, bit for bit. Threads run compiled code: `npm run build:js` before. */
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
+import { liveTensors } from "../../src/torch/index.ts";
+import { type TrainOptionsInput, train } from "../../src/train/index.ts";
+import { flagOf } from "../../src/util/options.ts";
+import { packageRoot } from "../../src/util/paths.ts";
+import { noiseFolder } from "./corpora.ts";
+import { toneCorpus } from "./tones.ts";
+
+let folder: string;
+/** Everything that draws: dropout, speed, noise, rooms, SpecAugment. */
+let options: TrainOptionsInput;
+const exp = (name: string): string => join(folder, name);
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "serac-resume-"));
+  const { validManifest: _, ...tones } = await toneCorpus(folder);
+  options = {
+    ...tones,
+    speedPerturb: true,
+    noisePath: noiseFolder(folder),
+    noiseMixProb: 0.7,
+    rirEnabled: true,
+    rirProb: 0.3,
+    enableSpecAug: true,
+    specAugTimeWarpFactor: 4,
+    numEpochs: 2,
+    saveEveryN: 5,
+  };
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A digest of each tensor of a checkpoint. */
+function contents(path: string): Record<string, string> {
+  const checkpoint = loadCheckpoint(path);
+  const digests: Record<string, string> = {};
+  for (const part of ["model", "modelAvg", "optimizer"] as const)
+    for (const [key, tensor] of checkpoint[part] ?? []) digests[`${part}.${key}`] = createHash("sha256").update(tensor.toTypedArray()).digest("hex");
+  disposeCheckpoint(checkpoint);
+  return digests;
+}
+const batchesIn = (name: string): number[] =>
+  readdirSync(exp(name))
+    .flatMap((file) => /^checkpoint-(\d+)\.pt$/.exec(file)?.[1] ?? [])
+    .map(Number)
+    .sort((a, b) => a - b);
+
+/** Copies a checkpoint-B to a folder of its own, as if the run had been stopped there. */
+function stoppedAt(from: string, batch: number, to: string): void {
+  cpSync(join(exp(from), `checkpoint-${batch}.pt`), join(exp(to), `checkpoint-${batch}.pt`), { recursive: true });
+}
+
+describe("resume within an epoch", () => {
+  test.each([0, 2])("with %i workers: from any checkpoint, parameters, average and optimiser are bit-identical", async (numWorkers) => {
+    const before = liveTensors();
+    const name = `whole-${numWorkers}`;
+    await train({ ...options, numWorkers, expDir: exp(name) });
+    const whole = contents(join(exp(name), "epoch-2.pt"));
+    const checkpoints = batchesIn(name);
+    expect(checkpoints.length).toBeGreaterThan(4);
+    for (const batch of [checkpoints[0], checkpoints.at(-1)] as number[]) {
+      stoppedAt(name, batch, `${name}-${batch}`);
+      // The other number of workers goes on with the very same batches.
+      await train({ ...options, numWorkers: 2 - numWorkers, expDir: exp(`${name}-${batch}`), startBatch: batch });
+      expect(contents(join(exp(`${name}-${batch}`), "epoch-2.pt"))).toEqual(whole);
+    }
+    expect(liveTensors()).toBe(before);
+  });
+
+  test("after maxSteps, at a step of any number", async () => {
+    const whole = contents(join(exp("whole-0"), "epoch-2.pt"));
+    const { checkpoint } = await train({ ...options, numWorkers: 0, expDir: exp("steps"), maxSteps: 7 });
+    expect(checkpoint).toBe(join(exp("steps"), "checkpoint-7.pt"));
+    await train({ ...options, numWorkers: 0, expDir: exp("steps"), startBatch: 7 });
+    expect(contents(join(exp("steps"), "epoch-2.pt"))).toEqual(whole);
+  });
+
+  test("other data, another limit or other augmentation is refused, not gone on with", async () => {
+    const [batch] = batchesIn("whole-0") as [number];
+    for (const [given, code] of [
+      [{ maxDuration: 9 }, "SAMPLER_BAD_STATE"],
+      [{ noiseMixProb: 0.5 }, "SAMPLER_BAD_STATE"],
+      [{ enableSpecAug: false }, "SAMPLER_BAD_STATE"],
+      [{ speedPerturb: false }, "SAMPLER_BAD_STATE"],
+      [{ maxUtterance: 1.5 }, "SAMPLER_BAD_STATE"],
+    ] as const) {
+      stoppedAt("whole-0", batch, "other");
+      await expect(train({ ...options, numWorkers: 0, expDir: exp("other"), startBatch: batch, ...given }), JSON.stringify(given)).rejects.toMatchObject({ code });
+    }
+  });
+});
+
+test("a run that was killed goes on from its last checkpoint as if it had not been", async () => {
+  const whole = contents(join(exp("whole-2"), "epoch-2.pt"));
+  const flags = Object.entries({ ...options, numWorkers: 2, expDir: exp("killed") }).flatMap(([name, value]) => [
+    `${flagOf(name)}=${Array.isArray(value) ? value.join(",") : value}`,
+  ]);
+  const child = spawn(process.execPath, [join(packageRoot, "bin", "serac"), "train", ...flags], { stdio: ["ignore", "ignore", "pipe"] });
+  let talk = "";
+  child.stderr.on("data", (text: Buffer) => (talk += text.toString()));
+  const gone = new Promise<string | null>((resolve) => child.once("exit", (_, signal) => resolve(signal)));
+  const ended = gone.then(() => true);
+  const turn = (): Promise<boolean> => new Promise((resolve) => setImmediate(() => resolve(false)));
+  // Killed as soon as its second checkpoint is there, in the middle of whatever comes next.
+  while (!existsSync(join(exp("killed"), "checkpoint-10.pt"))) if (await Promise.race([ended, turn()])) throw new Error(talk);
+  child.kill("SIGKILL");
+  expect(await gone).toBe("SIGKILL");
+  expect(existsSync(join(exp("killed"), "epoch-2.pt"))).toBe(false);
+  const last = batchesIn("killed").at(-1) as number;
+  expect(last).toBeGreaterThanOrEqual(10);
+  await train({ ...options, numWorkers: 0, expDir: exp("killed"), startBatch: last });
+  expect(contents(join(exp("killed"), "epoch-2.pt"))).toEqual(whole);
+});
