@@ -1,5 +1,5 @@
 /** The transducer loss of a full joiner, at the cells that pruning kept. */
-import { arange, full, stack, type Tensor } from "../torch/index.ts";
+import { arange, full, ops, type Tensor } from "../torch/index.ts";
 import { ConfigError, ShapeError } from "../util/errors.ts";
 import { checkRnntType, expectShape, type LatticeOptions, type Reduction, reduce, transducerLattice } from "./lattice.ts";
 import { symbolsAtRanges } from "./pruning.ts";
@@ -55,7 +55,7 @@ export function prunedTransducerLoss(options: PrunedLossOptions): Tensor {
   if (useHatLoss && blank !== 0) throw new ConfigError("CONFIG_BAD_VALUE", { message: `the HAT loss needs blank 0, not ${blank}` });
 
   const following = symbolsAtRanges(symbols, ranges, blank);
-  const [symbolProbs, blankProbs] = useHatLoss ? hatLogProbs(logits, following) : softmaxLogProbs(logits, following, blank); // (N, T, R) each
+  const [symbolProbs, blankProbs] = useHatLoss ? hatLogProbs(logits, following) : ops.pickLogProbs(logits, following, blank); // (N, T, R) each
   const rows = symbols.size(1) + 1;
   const nowhere = full([batch, frames, rows], Number.NEGATIVE_INFINITY, { dtype: logits.dtype, device: logits.device });
   const px = nowhere
@@ -86,13 +86,6 @@ export function rnntLoss(options: RnntLossOptions): Tensor {
   const [batch, frames, rows] = logits.shape as [number, number, number, number];
   const ranges = arange(0, rows, { device: logits.device }).expand([batch, frames, rows]);
   return prunedTransducerLoss({ ...options, ranges });
-}
-
-function softmaxLogProbs(logits: Tensor, following: Tensor, blank: number): [symbols: Tensor, blanks: Tensor] {
-  // Both picked in one gather: its backward pass fills (N, T, R, V) once.
-  const wanted = stack([following, following.mul(0).add(blank)], 3); // (N, T, R, 2)
-  const picked = logits.logSoftmax(3).gather(3, wanted);
-  return [picked.select(3, 0), picked.select(3, 1)];
 }
 
 function hatLogProbs(logits: Tensor, following: Tensor): [symbols: Tensor, blanks: Tensor] {

@@ -1,5 +1,5 @@
 /** The transducer loss of a joiner that only adds its two inputs: cheap enough for all cells, and the guide to which cells matter. */
-import { full, type Tensor } from "../torch/index.ts";
+import { full, isComposed, type Tensor } from "../torch/index.ts";
 import { ShapeError } from "../util/errors.ts";
 import { checkRnntType, expectShape, type LatticeOptions, type Reduction, reduce, transducerLattice } from "./lattice.ts";
 
@@ -75,9 +75,11 @@ export function rnntLossSmoothed(options: SmoothedLossOptions): SmoothedLoss {
 
 /** px (N, S, T) and py (N, S+1, T). */
 function stepLogProbs(
-  { lm, am, symbols, terminationSymbol: blank = 0, lmOnlyScale = 0, amOnlyScale = 0 }: SmoothedLossOptions,
+  { lm, am, symbols, terminationSymbol: blank = 0, ...options }: SmoothedLossOptions,
   [batch, count, frames]: readonly [number, number, number],
 ): { px: Tensor; py: Tensor } {
+  const scale = (value = 0): number => (isComposed() && value === 0 ? 1e-20 : value); // the reference computes what has no share, too
+  const [lmOnlyScale, amOnlyScale] = [scale(options.lmOnlyScale), scale(options.amOnlyScale)];
   // The largest values only guard against overflow and cancel out: no gradient needs to pass through them.
   const amMax = am.detach().amax([2], true); // (N, T, 1)
   const lmMax = lm.detach().amax([2], true); // (N, S + 1, 1)

@@ -1,5 +1,5 @@
 /** One group of ScaledAdam's parameters. */
-import { keep, noGrad, scope, type Tensor, zerosLike } from "../torch/index.ts";
+import { isComposed, keep, noGrad, scope, stack, type Tensor, zerosLike } from "../torch/index.ts";
 import { GradientClipping, scientific } from "./clipping.ts";
 import { batchParameters, type ParameterBatch } from "./parameterBatch.ts";
 import { ParameterSizes } from "./parameterSizes.ts";
@@ -23,7 +23,7 @@ export class ScaledAdamGroup {
   private readonly first: number;
   private readonly batches: readonly ParameterBatch[];
   private readonly sizes: ParameterSizes;
-  private readonly fused: boolean;
+  private readonly canFuse: boolean;
   private readonly clipping: GradientClipping | undefined;
   private readonly log: ((line: string) => void) | undefined;
   private steps = 0;
@@ -38,9 +38,13 @@ export class ScaledAdamGroup {
     this.parameters = named.map(([, parameter]) => parameter);
     this.batches = batchParameters(this.parameters);
     this.sizes = new ParameterSizes(this.batches, this.settings);
-    this.fused = fused && canFuse(this.batches);
+    this.canFuse = fused && canFuse(this.batches);
     const { clippingScale, clippingUpdatePeriod: updatePeriod } = this.settings;
     this.clipping = clippingScale === null ? undefined : new GradientClipping({ clippingScale, updatePeriod, log });
+  }
+
+  private get fused(): boolean {
+    return this.canFuse && !isComposed();
   }
 
   /** @throws TrainError TRAIN_GRADIENTS_NOT_FINITE */
@@ -48,10 +52,12 @@ export class ScaledAdamGroup {
     noGrad(() =>
       scope(() => {
         const gradients = this.batches.map((batch) => batch.gradients());
-        const sums = gradientSums(this.batches, gradients, this.fused);
+        const stacked = this.fused ? null : gradients.map((list) => stack(list));
+        const sums = gradientSums(this.batches, gradients, stacked);
         const factor = this.clippingFactor(sums);
         if (this.steps === 0) this.startState(sums);
-        this.update(factor === 0 ? gradients.map((list) => list.map((g) => zerosLike(g))) : gradients, sums, factor);
+        const zero = factor === 0;
+        this.update(zero ? gradients.map((list) => list.map((g) => zerosLike(g))) : gradients, zero ? (stacked?.map((g) => zerosLike(g)) ?? null) : stacked, sums, factor);
         this.steps++;
       }),
     );
@@ -80,13 +86,13 @@ export class ScaledAdamGroup {
   }
 
   /** @param factor on the gradients; 0 for gradients that were not finite, which are 0 by now */
-  private update(gradients: readonly (readonly Tensor[])[], sums: Tensor, factor: number): void {
+  private update(gradients: readonly (readonly Tensor[])[], stacked: readonly Tensor[] | null, sums: Tensor, factor: number): void {
     const { betas, eps } = this.settings;
     const growths = this.sizes.step(sums, { step: this.steps, factor, lr: this.lr }).mul(1 - betas[0]);
     const rates = this.sizes.rates().mul((1 - betas[0]) * factor * this.lr);
     const correction = 1 - betas[1] ** (this.steps + 1);
     const constants = { betas, eps, correction: correction < 0.99 ? correction : 1, gradScale: factor };
-    updateBatches(this.batches, gradients, { ...constants, rates, growths, limits: this.sizes.limits }, this.fused);
+    updateBatches(this.batches, gradients, { ...constants, rates, growths, limits: this.sizes.limits }, stacked);
   }
 
   private startState(sums: Tensor): void {

@@ -26,19 +26,20 @@ export function canFuse(batches: readonly ParameterBatch[]): boolean {
 
 /**
  * @param gradients of each batch's parameters
+ * @param stacked the same, one tensor a batch, to compose the pass of libtorch's operators; null for our own
  * @returns (3, P) float64: of every parameter v and its gradient g the sums of g * g, v * g and v * v
  */
-export function gradientSums(batches: readonly ParameterBatch[], gradients: readonly (readonly Tensor[])[], fused: boolean): Tensor {
+export function gradientSums(batches: readonly ParameterBatch[], gradients: readonly (readonly Tensor[])[], stacked: readonly Tensor[] | null): Tensor {
   const values = batches.map((batch) => batch.values);
-  if (fused) return ops.scaledAdamSums(values, gradients.flat());
+  if (!stacked) return ops.scaledAdamSums(values, gradients.flat());
   const dot = (a: Tensor, b: Tensor): Tensor =>
     a
-      .reshape([a.size(0), 1, -1])
-      .bmm(b.reshape([b.size(0), -1, 1]))
-      .view([-1]); // prettier-ignore
+      .mul(b)
+      .view([a.size(0), -1])
+      .sum([1]);
   return cat(
     values.map((v, i) => {
-      const g = stack(gradients[i] as Tensor[]);
+      const g = stacked[i] as Tensor;
       return stack([dot(g, g), dot(v, g), dot(v, v)]).to({ dtype: "float64" });
     }),
     1,
@@ -46,11 +47,11 @@ export function gradientSums(batches: readonly ParameterBatch[], gradients: read
 }
 
 /** Changes the values of all parameters, and `expAvgSq` and `delta` of all batches, by the gradients. */
-export function updateBatches(batches: readonly ParameterBatch[], gradients: readonly (readonly Tensor[])[], constants: StepConstants, fused: boolean): void {
+export function updateBatches(batches: readonly ParameterBatch[], gradients: readonly (readonly Tensor[])[], constants: StepConstants, stacked: readonly Tensor[] | null): void {
   const { rates, growths, limits, betas, eps, correction, gradScale } = constants;
   const [beta1, beta2] = betas;
   const states = batches.map((batch) => batch.state as BatchState);
-  if (fused) {
+  if (!stacked) {
     const values = batches.map((batch) => batch.values);
     const [squares, deltas] = [states.map(({ expAvgSq }) => expAvgSq), states.map(({ delta }) => delta)];
     ops.scaledAdamUpdate_(values, gradients.flat(), squares, deltas, rates, growths, limits, beta1, beta2, eps, correction, gradScale);
@@ -61,13 +62,17 @@ export function updateBatches(batches: readonly ParameterBatch[], gradients: rea
     const { expAvgSq, delta } = states[i] as BatchState;
     const n = batch.parameters.length;
     const of = (perParameter: Tensor): Tensor => batch.perItem(perParameter.narrow(0, first, n).to({ dtype: batch.values.dtype }));
-    const g = stack(gradients[i] as Tensor[]);
+    const g = stacked[i] as Tensor;
     expAvgSq.mul_(beta2).addcmul_(g, g, { value: (1 - beta2) * gradScale * gradScale });
     const denominator = expAvgSq.div(correction).sqrt_().add_(eps).div_(of(rates));
-    delta.mul_(beta1).addcdiv_(g, denominator, { value: -1 }).addcmul_(batch.values, of(growths));
-    batch.values.add_(delta);
-    const limit = of(limits);
-    batch.values.copy_(batch.values.minimum(limit).maximum(limit.neg()));
+    const values = batch.values.clone(); // the reference stacks parameters in every step, and copies them back
+    delta.mul_(beta1).addcdiv_(g, denominator, { value: -1 }).addcmul_(values, of(growths));
+    values.add_(delta);
+    batch.values.copy_(values);
+    if (batch.isScalar) {
+      const limit = of(limits);
+      batch.values.copy_(batch.values.minimum(limit).maximum(limit.neg()));
+    }
     first += n;
   });
 }

@@ -1,5 +1,6 @@
 // attention_weights: softmax over the sources of query . key + position . encoding(source - target), for frames (T, N, h d).
 // attend: their products with values. Matrices are taken as they lie in memory; scores exist once, as the weights that they become.
+// Under autocast weights are kept in bfloat16; sums and products are in float.
 #include "torch/composed/composed.h"
 #include "torch/ops/gemm.h"
 #include "torch/ops/simd.h"
@@ -24,7 +25,7 @@ struct Frames {
   float* at(int64_t index) const { return data + index % batch * utterance + index / batch * dim; }  // of head index / batch
 };
 
-bool isFloat(const Tensor& t) { return t.is_cpu() && t.scalar_type() == at::kFloat; }
+bool isNarrow(const Tensor& t) { return t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16); }
 
 // exp(v) for v <= 0, and exactly 0 for what is so small that it does not count.
 template <Isa isa>
@@ -75,16 +76,44 @@ void softmaxRow(float* scores, int64_t sources) {
 }
 
 // ds = a * (da - sum(a * da))
-void softmaxBackwardRow(const float* a, const float* da, const float* more, float* ds, int64_t sources) {
+template <typename T>
+void softmaxBackwardRow(const T* a, const T* da, const T* more, float* ds, int64_t sources) {
   vectorized([=]<Isa isa>() __attribute__((always_inline)) {
     float* __restrict to = ds;
     if (more)
-      for (int64_t j = 0; j < sources; ++j) to[j] = da[j] + more[j];
+      for (int64_t j = 0; j < sources; ++j) to[j] = load(da[j]) + load(more[j]);
     else
-      for (int64_t j = 0; j < sources; ++j) to[j] = da[j];
-    const float dot = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return a[j] * to[j]; });
-    for (int64_t j = 0; j < sources; ++j) to[j] = a[j] * (to[j] - dot);
+      for (int64_t j = 0; j < sources; ++j) to[j] = load(da[j]);
+    const float dot = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return load(a[j]) * to[j]; });
+    for (int64_t j = 0; j < sources; ++j) to[j] = load(a[j]) * (to[j] - dot);
   });
+}
+
+template <typename T>
+void widen(const T* from, float* to, int64_t n) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    float* __restrict out = to;
+    for (int64_t i = 0; i < n; ++i) out[i] = load(from[i]);
+  });
+}
+template <typename T>
+void narrow(const float* from, T* to, int64_t n) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    T* __restrict out = to;
+    for (int64_t i = 0; i < n; ++i) store(out[i], from[i]);
+  });
+}
+
+template <typename T>
+constexpr bool isFloatType = std::is_same_v<T, float>;
+
+// Calls f with a value of the type that weights are kept in.
+template <typename F>
+void forWeights(at::ScalarType dtype, F&& f) {
+  if (dtype == at::kBFloat16)
+    f(c10::BFloat16{});
+  else
+    f(float{});
 }
 
 // Gradients of one target's position, and of the encodings.
@@ -123,13 +152,14 @@ struct Weights : torch::autograd::Function<Weights> {
   struct Options {
     int64_t heads;
     double limit, penalty;  // where limit > 0
+    at::ScalarType dtype;   // of the weights
   };
 
   // The weights, and the signs of scores beyond the limit.
   static std::pair<Tensor, Tensor> value(const Tensor& query, const Tensor& key, const Optional<Tensor>& position, const Optional<Tensor>& encoding, const Optional<Tensor>& mask, Options o) {
     const Frames q(query, o.heads), k(key, o.heads);
     const int64_t frames = q.frames, matrices = q.batch * q.heads;
-    Tensor weights = at::empty({matrices, frames, frames}, query.options().requires_grad(false));
+    Tensor weights = at::empty({matrices, frames, frames}, query.options().dtype(o.dtype).requires_grad(false));
     Tensor signs = o.limit > 0 ? at::empty(weights.sizes(), weights.options().dtype(at::kChar)) : Tensor();
     const bool positions = position.has_value();
     const Frames p(positions ? *position : query, o.heads);
@@ -137,11 +167,14 @@ struct Weights : torch::autograd::Function<Weights> {
     const float* e = positions ? encodings.data_ptr<float>() : nullptr;
     const int64_t offsets = 2 * frames - 1;
     const Mask masked(mask, q.batch, frames, frames);
-    float* const out = weights.data_ptr<float>();
     int8_t* const sign = signs.defined() ? signs.data_ptr<int8_t>() : nullptr;
+    forWeights(o.dtype, [&]<typename T>(T) {
+    T* const out = weights.data_ptr<T>();
     at::parallel_for(0, matrices, 1, [&](int64_t first, int64_t last) {
+      std::vector<float> scratch(isFloatType<T> ? 0 : static_cast<size_t>(frames * frames));
       for (int64_t i = first; i < last; ++i) {
-        float* const scores = out + i * frames * frames;
+        float* scores = scratch.data();
+        if constexpr (isFloatType<T>) scores = out + i * frames * frames;
         gemm(false, true, frames, frames, q.dim, q.at(i), q.frame, k.at(i), k.frame, 0.0f, scores, frames);
         for (int64_t t = 0; t < frames; ++t) {
           float* const row = scores + t * frames;
@@ -154,7 +187,9 @@ struct Weights : torch::autograd::Function<Weights> {
           }
           softmaxRow(row, frames);
         }
+        if constexpr (!isFloatType<T>) narrow(scores, out + i * frames * frames, frames * frames);
       }
+    });
     });
     return {weights, signs};
   }
@@ -182,16 +217,17 @@ struct Weights : torch::autograd::Function<Weights> {
     const int64_t frames = q.frames, matrices = q.batch * heads, offsets = 2 * frames - 1;
     const Tensor encodings = positions ? byHead(saved[3], heads) : Tensor();
     const auto options = query.options().requires_grad(false);
-    const Tensor dweights = grads[0].defined() ? grads[0].contiguous() : at::zeros(weights.sizes(), options);
-    const Tensor dfirst = grads[1].defined() ? grads[1].contiguous() : Tensor();
+    const Tensor dweights = grads[0].defined() ? grads[0].to(weights.scalar_type()).contiguous() : at::zeros(weights.sizes(), weights.options());
+    const Tensor dfirst = grads[1].defined() ? grads[1].to(weights.scalar_type()).contiguous() : Tensor();
     Tensor dquery = at::empty(query.sizes(), options), dkey = at::empty(key.sizes(), options), dposition = positions ? at::empty(saved[2].sizes(), options) : Tensor();
     const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), matrices));
     Tensor dencodings = positions ? at::zeros({parts, heads * p.dim * offsets}, options) : Tensor();
     const Frames dq(dquery, heads), dk(dkey, heads), dp(positions ? dposition : dquery, heads);
-    const float *a = weights.data_ptr<float>(), *da = dweights.data_ptr<float>(), *da0 = dfirst.defined() ? dfirst.data_ptr<float>() : nullptr;
     const float* e = positions ? encodings.data_ptr<float>() : nullptr;
     const int8_t* sign = signs.defined() ? signs.data_ptr<int8_t>() : nullptr;
     float* de = positions ? dencodings.data_ptr<float>() : nullptr;
+    forWeights(weights.scalar_type(), [&]<typename T>(T) {
+    const T *a = weights.data_ptr<T>(), *da = dweights.data_ptr<T>(), *da0 = dfirst.defined() ? dfirst.data_ptr<T>() : nullptr;
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
       std::vector<float> scores(static_cast<size_t>(frames * frames));
       for (int64_t part = first; part < last; ++part)
@@ -210,6 +246,7 @@ struct Weights : torch::autograd::Function<Weights> {
           gemm(false, false, frames, q.dim, frames, scores.data(), frames, k.at(i), k.frame, 0.0f, dq.at(i), dq.frame);
           gemm(true, false, frames, q.dim, frames, scores.data(), frames, q.at(i), q.frame, 0.0f, dk.at(i), dk.frame);
         }
+    });
     });
     Tensor dencoding;
     if (positions) dencoding = dencodings.sum({0}).view({heads * p.dim, offsets}).t().reshape(saved[3].sizes());
@@ -230,30 +267,48 @@ std::tuple<Tensor, Tensor> attentionWeights(const Tensor& query, const Tensor& k
                     encoding->size(1) == position->size(2),
                 kName, ": position must be (T, N, h p) and encoding (2 T - 1, h p), they have shapes ", position->sizes(), " and ", encoding->sizes(), ", query has shape ", query.sizes());
   const Optional<Tensor> none, p = positions ? position : none, e = positions ? encoding : none;
-  const bool own = !composed() && hasGemm() && isFloat(query) && isFloat(key) && (!positions || (isFloat(*p) && isFloat(*e))) && autocastDtype(query) == at::kFloat && query.numel() > 0;
+  const at::ScalarType dtype = autocastDtype(query);
+  const bool own = !composed() && hasGemm() && isNarrow(query) && isNarrow(key) && (!positions || (isNarrow(*p) && isNarrow(*e))) && (dtype == at::kFloat || dtype == at::kBFloat16) && query.numel() > 0;
   if (!own) {
     const Tensor weights = composition::attentionWeights(query, key, p, e, mask, heads, limit, penalty);
     return {weights, Weights::firstOf(weights, heads)};
   }
   const NoAutocast noAutocast;
-  const Weights::Options options{heads, limit, penalty};
+  const Tensor q = query.to(at::kFloat), k = key.to(at::kFloat);
+  const Optional<Tensor> wideP = positions ? Optional<Tensor>(p->to(at::kFloat)) : none, wideE = positions ? Optional<Tensor>(e->to(at::kFloat).contiguous()) : none;
   if (wantsGrad(query) || wantsGrad(key) || (positions && (wantsGrad(*p) || wantsGrad(*e)))) {
-    const auto out = Weights::apply(query, key, p, positions ? Optional<Tensor>(e->contiguous()) : none, mask, options);
+    const auto out = Weights::apply(q, k, wideP, wideE, mask, Weights::Options{heads, limit, penalty, dtype});
     return {out[0], out[1]};
   }
-  const Tensor weights = Weights::value(query, key, p, positions ? Optional<Tensor>(e->contiguous()) : none, mask, {heads, 0, 0}).first;
+  const Tensor weights = Weights::value(q, k, wideP, wideE, mask, {heads, 0, 0, dtype}).first;
   return {weights, Weights::firstOf(weights, heads)};
 }
 
 struct Attend : torch::autograd::Function<Attend> {
+  // Matrix i of the weights in float, and its leading dimension.
+  template <typename T>
+  static std::pair<const float*, int64_t> matrixOf(const Tensor& w, const T* data, int64_t i, std::vector<float>& scratch) {
+    const T* from = data + i * w.stride(0);
+    if constexpr (isFloatType<T>) return {from, w.stride(1)};
+    const int64_t targets = w.size(1), sources = w.size(2);
+    scratch.resize(static_cast<size_t>(targets * sources));
+    for (int64_t t = 0; t < targets; ++t) widen(from + t * w.stride(1), scratch.data() + t * sources, sources);
+    return {scratch.data(), sources};
+  }
+
   static Tensor value(const Tensor& weights, const Tensor& values) {
     const int64_t heads = weights.size(0) / values.size(1), targets = weights.size(1), sources = weights.size(2);
     const Tensor w = weights.stride(2) == 1 ? weights : weights.contiguous();
     Tensor y = at::empty({targets, values.size(1), values.size(2)}, values.options().requires_grad(false));
     const Frames v(values, heads), out(y, heads);
-    const float* a = w.data_ptr<float>();
-    at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) gemm(false, false, targets, v.dim, sources, a + i * w.stride(0), w.stride(1), v.at(i), v.frame, 0.0f, out.at(i), out.frame);
+    forWeights(w.scalar_type(), [&]<typename T>(T) {
+      at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
+        std::vector<float> scratch;
+        for (int64_t i = first; i < last; ++i) {
+          const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
+          gemm(false, false, targets, v.dim, sources, a, ld, v.at(i), v.frame, 0.0f, out.at(i), out.frame);
+        }
+      });
     });
     return y;
   }
@@ -270,15 +325,22 @@ struct Attend : torch::autograd::Function<Attend> {
     const int64_t heads = weights.size(0) / values.size(1), targets = weights.size(1), sources = weights.size(2);
     const Tensor w = weights.stride(2) == 1 ? weights : weights.contiguous();
     const auto options = values.options().requires_grad(false);
-    Tensor dweights = weights.requires_grad() ? at::empty(weights.sizes(), options) : Tensor(), dvalues = at::empty(values.sizes(), options);
+    Tensor dweights = weights.requires_grad() ? at::empty(weights.sizes(), options.dtype(weights.scalar_type())) : Tensor(), dvalues = at::empty(values.sizes(), options);
     const Frames v(values, heads), g(grads[0], heads), dv(dvalues, heads);
-    const float* a = w.data_ptr<float>();
-    float* da = dweights.defined() ? dweights.data_ptr<float>() : nullptr;
-    at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        gemm(true, false, sources, v.dim, targets, a + i * w.stride(0), w.stride(1), g.at(i), g.frame, 0.0f, dv.at(i), dv.frame);
-        if (da) gemm(false, true, targets, sources, v.dim, g.at(i), g.frame, v.at(i), v.frame, 0.0f, da + i * targets * sources, sources);
-      }
+    forWeights(w.scalar_type(), [&]<typename T>(T) {
+      T* const da = dweights.defined() ? dweights.data_ptr<T>() : nullptr;
+      at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
+        std::vector<float> scratch;
+        for (int64_t i = first; i < last; ++i) {
+          const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
+          gemm(true, false, sources, v.dim, targets, a, ld, g.at(i), g.frame, 0.0f, dv.at(i), dv.frame);
+          if (!da) continue;
+          float* to = scratch.data();  // the weights are no longer needed
+          if constexpr (isFloatType<T>) to = da + i * targets * sources;
+          gemm(false, true, targets, sources, v.dim, g.at(i), g.frame, v.at(i), v.frame, 0.0f, to, sources);
+          if constexpr (!isFloatType<T>) narrow(to, da + i * targets * sources, targets * sources);
+        }
+      });
     });
     return {dweights, dvalues};
   }
@@ -290,10 +352,12 @@ Tensor attend(const Tensor& weights, const Tensor& values) {
   TORCH_CHECK(weights.dim() == 3 && values.dim() == 3 && values.size(1) > 0 && weights.size(0) % values.size(1) == 0 && weights.size(0) > 0 && weights.size(2) == values.size(0) &&
                   values.size(2) % (weights.size(0) / values.size(1)) == 0,
               kName, ": weights must be (h N, target, source) and values (source, N, h d), they have shapes ", weights.sizes(), " and ", values.sizes());
-  const bool own = !composed() && hasGemm() && isFloat(weights) && isFloat(values) && autocastDtype(values) == at::kFloat && weights.numel() > 0 && values.numel() > 0;
+  const at::ScalarType dtype = autocastDtype(values);
+  const bool own = !composed() && hasGemm() && isNarrow(weights) && isNarrow(values) && (dtype == at::kFloat || dtype == at::kBFloat16) && weights.numel() > 0 && values.numel() > 0;
   if (!own) return composition::attend(weights, values);
   const NoAutocast noAutocast;
-  return wantsGrad(weights) || wantsGrad(values) ? Attend::apply(weights, values) : Attend::value(weights, values);
+  const Tensor wide = values.to(at::kFloat);
+  return (wantsGrad(weights) || wantsGrad(values) ? Attend::apply(weights, wide) : Attend::value(weights, wide)).to(dtype);
 }
 
 }  // namespace

@@ -67,10 +67,11 @@ Tensor bypass(const Tensor& input, const Tensor& output, const Tensor& scale) {
   TORCH_CHECK(input.dim() == 3 && output.sizes() == input.sizes(), "bypass: input and output must be (T, N, C), they have shapes ", input.sizes(), " and ", output.sizes());
   TORCH_CHECK((scale.dim() == 1 || (scale.dim() == 2 && scale.size(0) == input.size(1))) && scale.size(-1) == input.size(2), "bypass: scale must be (C) or (N, C), it has shape ", scale.sizes(), ", input has shape ", input.sizes());
   bool own = !composed() && input.numel() > 0;
-  for (const Tensor* t : {&input, &output, &scale}) own = own && t->is_cpu() && t->scalar_type() == at::kFloat;
+  for (const Tensor* t : {&input, &output}) own = own && t->is_cpu() && (t->scalar_type() == at::kFloat || t->scalar_type() == at::kBFloat16);
+  own = own && scale.is_cpu() && scale.scalar_type() == at::kFloat;
   if (!own) return input + (output - input) * scale;
   const NoAutocast noAutocast;
-  const Tensor a = input.contiguous(), b = output.contiguous(), s = scale.contiguous();
+  const Tensor a = input.to(at::kFloat).contiguous(), b = output.to(at::kFloat).contiguous(), s = scale.contiguous();
   return wantsGrad(input) || wantsGrad(output) || wantsGrad(scale) ? Bypass::apply(a, b, s) : Bypass::value(a, b, s);
 }
 

@@ -33,6 +33,8 @@ void registerDepthwise(torch::Library& m);
 void registerScaledAdam(torch::Library& m);
 void registerBmm(torch::Library& m);
 void registerLinear(torch::Library& m);
+void registerResidual(torch::Library& m);
+void registerPickLogProbs(torch::Library& m);
 void registerGlu(torch::Library& m);
 void registerBypass(torch::Library& m);
 void registerDownsample(torch::Library& m);

@@ -93,9 +93,11 @@ Tensor convolve(const char* name, const Tensor& x, const Tensor& weight, const O
   TORCH_CHECK(s.outHeight() >= 0 && s.outWidth() >= 0, name, ": x of shape ", x.sizes(), " with its padding is smaller than the kernel");
   TORCH_CHECK(x.device() == weight.device(), name, ": x is on ", x.device(), ", weight on ", weight.device());
   if (composed() || !x.is_cpu() || x.scalar_type() == at::kDouble) {
-    const Tensor padded = at::constant_pad_nd(x, {padding[2], padding[3], padding[0], padding[1]});
-    const std::vector<int64_t> one{1, 1}, none{0, 0};
-    return at::convolution(padded, weight, hasBias ? *bias : Tensor(), one, none, one, false, none, s.channels);
+    const at::ScalarType dtype = autocastDtype(x);
+    const bool even = padding[0] == padding[1] && padding[2] == padding[3];  // as libtorch's convolution pads
+    const Tensor in = even ? x : at::constant_pad_nd(x, {padding[2], padding[3], padding[0], padding[1]});
+    const std::vector<int64_t> one{1, 1}, none{0, 0}, around = even ? std::vector<int64_t>{padding[0], padding[2]} : none;
+    return at::convolution(in.to(dtype), weight.to(dtype), hasBias ? bias->to(dtype) : Tensor(), one, around, one, false, none, s.channels);
   }
   // Padding above what the kernel reaches past the edge makes outputs that see no input; the loops pad the gradient for less only.
   TORCH_CHECK(std::max(padding[0], padding[1]) < s.kernelHeight && std::max(padding[2], padding[3]) < s.kernelWidth, name, ": the padding must be smaller than the kernel");

@@ -176,14 +176,16 @@ Tensor pointwiseFeedforward(const Tensor& x, const Tensor& w1, const Tensor& b1,
   TORCH_CHECK(w2.dim() == 4 && w2.size(1) == w1.size(0) && w2.size(2) == 1 && w2.size(3) == 1, kName, ": the weights have shapes ", w1.sizes(), " and ", w2.sizes());
   TORCH_CHECK(b1.dim() == 1 && b1.size(0) == w1.size(0) && b2.dim() == 1 && b2.size(0) == w2.size(0), kName, ": the biases have shapes ", b1.sizes(), " and ", b2.sizes());
   TORCH_CHECK(balance.empty() || balance.size() == 5, kName, ": balance must be min_mean, max_mean, min_rms, max_rms, grad_scale");
-  bool own = !composed() && hasGemm() && x.numel() > 0 && autocastDtype(x) == at::kFloat;
+  const at::ScalarType dtype = autocastDtype(x);
+  bool own = !composed() && hasGemm() && x.numel() > 0 && (dtype == at::kFloat || dtype == at::kBFloat16);
   bool gradient = false;
-  for (const Tensor* t : {&x, &w1, &b1, &w2, &b2}) own = own && t->is_cpu() && t->scalar_type() == at::kFloat, gradient = gradient || wantsGrad(*t);
+  for (const Tensor* t : {&x, &w1, &b1, &w2, &b2})
+    own = own && t->is_cpu() && (t->scalar_type() == at::kFloat || t->scalar_type() == at::kBFloat16), gradient = gradient || wantsGrad(*t);
   if (!own) return compose(x, w1, b1, w2, b2, balance, generator);
   const NoAutocast noAutocast;
-  const Tensor first = w1.contiguous(), second = w2.contiguous();
-  if (!gradient) return Feedforward::value(x, first, b1.contiguous(), second, b2.contiguous(), {}).first;
-  return Feedforward::apply(x, first, b1.contiguous(), second, b2.contiguous(), balance.vec());
+  const auto wide = [](const Tensor& t) { return t.to(at::kFloat).contiguous(); };
+  if (!gradient) return Feedforward::value(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), {}).first.to(dtype);
+  return Feedforward::apply(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), balance.vec()).to(dtype);
 }
 
 }  // namespace

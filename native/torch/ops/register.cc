@@ -20,6 +20,8 @@ void registerOperators() {
   registerScaledAdam(operators);
   registerBmm(operators);
   registerLinear(operators);
+  registerResidual(operators);
+  registerPickLogProbs(operators);
   registerGlu(operators);
   registerBypass(operators);
   registerDownsample(operators);

@@ -18,14 +18,15 @@ using Sums = std::array<double, 3>;  // of g * g, v * g, v * v
 
 template <Isa isa, typename scalar>
 SERAC_INLINE void chunkSums(const scalar* v, const scalar* g, int64_t size, double* to) {
-  scalar gg[kLanes] = {}, vg[kLanes] = {}, vv[kLanes] = {};
+  typedef scalar Vec __attribute__((vector_size(kLanes * sizeof(scalar)), aligned(alignof(scalar)), may_alias));
+  Vec gg = {}, vg = {}, vv = {};
   int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes)
-    for (int l = 0; l < kLanes; ++l) {
-      gg[l] += g[i + l] * g[i + l];
-      vg[l] += v[i + l] * g[i + l];
-      vv[l] += v[i + l] * v[i + l];
-    }
+  for (; i + kLanes <= size; i += kLanes) {
+    const Vec a = *reinterpret_cast<const Vec*>(v + i), b = *reinterpret_cast<const Vec*>(g + i);
+    gg += b * b;
+    vg += a * b;
+    vv += a * a;
+  }
   for (; i < size; ++i) gg[0] += g[i] * g[i], vg[0] += v[i] * g[i], vv[0] += v[i] * v[i];
   for (int l = 0; l < kLanes; ++l) to[0] += gg[l], to[1] += vg[l], to[2] += vv[l];
 }

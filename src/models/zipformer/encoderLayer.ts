@@ -1,5 +1,5 @@
 import { Balancer, BiasNorm, Bypass, expectChannels, type Init, Module, type Schedule, ScheduledFloat, scheduled, utteranceMask, Whiten, whiteningLimit } from "../../nn/index.ts";
-import { full, isComposed, scope, type Tensor } from "../../torch/index.ts";
+import { full, ops, scope, type Tensor } from "../../torch/index.ts";
 import { AttentionWeights } from "./attentionWeights.ts";
 import { ConvolutionModule } from "./convolution.ts";
 import { Feedforward } from "./feedforward.ts";
@@ -222,13 +222,12 @@ export class EncoderLayer extends Module {
     return attended.div(attended.sum([-1], true));
   }
 
-  /** (1, N, 1): the utterances that keep a part of the layer; null when all do. */
+  /** (N): 1 for the utterances that keep a part of the layer, 0 for the others; null when all do. */
   private mask(x: Tensor, rate: number): Tensor | null {
-    return rate > 0 ? utteranceMask(this.random, x.size(1), rate, [1, x.size(1), 1], x) : null;
+    return rate > 0 ? utteranceMask(this.random, x.size(1), rate, [x.size(1)], x) : null;
   }
 
   private add(src: Tensor, part: Tensor, mask: Tensor | null): Tensor {
-    if (isComposed()) return src.add(mask ? part.mul(mask) : part);
-    return mask ? src.addcmul(part, mask) : src.add(part);
+    return ops.residual(src, part, mask);
   }
 }

@@ -20,7 +20,9 @@ const op_limit_param_value = operator("serac::limit_param_value");
 const op_linear = operator("serac::linear");
 const op_mutual_information = operator("serac::mutual_information");
 const op_penalize_abs_values_gt = operator("serac::penalize_abs_values_gt");
+const op_pick_log_probs = operator("serac::pick_log_probs");
 const op_pointwise_feedforward = operator("serac::pointwise_feedforward");
+const op_residual = operator("serac::residual");
 const op_scale_grad = operator("serac::scale_grad");
 const op_scaled_adam_sums = operator("serac::scaled_adam_sums");
 const op_scaled_adam_update_ = operator("serac::scaled_adam_update_");
@@ -118,9 +120,19 @@ export function penalizeAbsValuesGt(x: Tensor, limit: number, penalty: number): 
   return invoke(op_penalize_abs_values_gt, x, limit, penalty) as Tensor;
 }
 
+/** serac::pick_log_probs(Tensor logits, Tensor symbols, int blank) -> (Tensor picked, Tensor blanks) */
+export function pickLogProbs(logits: Tensor, symbols: Tensor, blank: number): [picked: Tensor, blanks: Tensor] {
+  return invoke(op_pick_log_probs, logits, symbols, blank) as [picked: Tensor, blanks: Tensor];
+}
+
 /** serac::pointwise_feedforward(Tensor x, Tensor weight1, Tensor bias1, Tensor weight2, Tensor bias2, float[] balance, Generator? generator=None) -> Tensor */
 export function pointwiseFeedforward(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, balance: readonly number[], generator?: Generator | null): Tensor {
   return invoke(op_pointwise_feedforward, x, weight1, bias1, weight2, bias2, balance, generator) as Tensor;
+}
+
+/** serac::residual(Tensor x, Tensor part, Tensor? mask=None) -> Tensor */
+export function residual(x: Tensor, part: Tensor, mask?: Tensor | null): Tensor {
+  return invoke(op_residual, x, part, mask) as Tensor;
 }
 
 /** serac::scale_grad(Tensor x, float alpha) -> Tensor */

@@ -79,6 +79,33 @@ const cases: Record<string, { call: Call; inputs: () => Tensor[] }[]> = {
     { call: (a, b, s) => ops.bypass(a, b, s), inputs: () => [randn([9, 3, 5]), randn([9, 3, 5]), randn([5])] },
     { call: (a, b, s) => ops.bypass(a, b, s), inputs: () => [strided([4, 3, 33]), randn([4, 3, 33]), randn([3, 33])] },
   ],
+  residual: [
+    { call: (x, part) => ops.residual(x, part), inputs: () => [randn([5, 3, 7]), strided([5, 3, 7])] },
+    { call: (x, part) => ops.residual(x, part, tensor([1, 0, 1])), inputs: () => [strided([5, 3, 33]), randn([5, 3, 33])] },
+  ],
+  "picked log-probabilities": [
+    {
+      call: (logits) =>
+        cat(
+          [
+            ...ops.pickLogProbs(
+              logits,
+              tensor(
+                [
+                  [1, 2, 1],
+                  [0, 4, 1],
+                ],
+                { dtype: "int64" },
+              ),
+              1,
+            ),
+          ],
+          0,
+        ), // prettier-ignore
+      inputs: () => [strided([2, 3, 5])],
+    },
+    { call: (logits) => ops.pickLogProbs(logits, tensor([3, 32, 0, 7], { dtype: "int64" }), 0)[0], inputs: () => [randn([4, 33]).mul(30)] },
+  ],
   downsample: [
     { call: (x, w) => ops.downsample(x, w), inputs: () => [randn([9, 3, 5]), randn([2])] },
     { call: (x, w) => ops.downsample(x, w), inputs: () => [strided([5, 2, 17]), randn([8])] },
@@ -149,6 +176,8 @@ test("shapes that do not fit are refused by name", () => {
   expect(() => ops.glu(randn([3, 2, 5]), null, [])).toThrow(/glu: x must be/);
   expect(() => ops.glu(randn([3, 2, 4]), null, [1])).toThrow(/glu: balance must be/);
   expect(() => ops.bypass(randn([3, 2, 4]), randn([3, 2, 5]), randn([4]))).toThrow(/bypass: input and output/);
+  expect(() => ops.residual(randn([3, 2, 4]), randn([3, 2, 4]), randn([3]))).toThrow(/residual: mask must be/);
+  expect(() => ops.pickLogProbs(randn([2, 3]), tensor([0, 3], { dtype: "int64" }), 0)).toThrow(/pick_log_probs: a symbol is none of 3/);
   expect(() => ops.downsample(zeros([0, 2, 4]), randn([2]))).toThrow(/downsample: x has no frames/);
 });
 
@@ -166,4 +195,20 @@ test("the composition draws, the operator does not: a swoosh whose derivative is
       .div((plain.grads[0] as Tensor).norm())
       .item(),
   ).toBeLessThan(0.02);
+});
+
+test("two types in one pass are those of the composition", () => {
+  const narrow = { dtype: "bfloat16" } as const;
+  for (const [x, part] of [
+    [randn([4, 2, 5]), randn([4, 2, 5]).to(narrow)],
+    [randn([4, 2, 5]).to(narrow), randn([4, 2, 5])],
+    [randn([4, 2, 5]).to(narrow), randn([4, 2, 5]).to(narrow)],
+  ] as [Tensor, Tensor][]) {
+    const call = (a: Tensor, b: Tensor): Tensor => ops.residual(a, b, tensor([1, 0]));
+    const own = gradients(call, [x, part]);
+    const plain = composed(() => gradients(call, [x, part]));
+    expect([own.y.dtype, ...own.grads.map((g) => g.dtype)]).toEqual([plain.y.dtype, ...plain.grads.map((g) => g.dtype)]);
+    expect(own.y).toBeAllClose(plain.y, { rtol: 1e-2, atol: 1e-2 });
+    for (const [i, g] of own.grads.entries()) expect(g).toBeAllClose(plain.grads[i] as Tensor, { rtol: 1e-2, atol: 1e-2 });
+  }
 });
