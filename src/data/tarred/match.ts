@@ -50,8 +50,9 @@ function group(members: readonly TarMember[], key: (name: string) => string): Ma
  * Gives every entry its member. Where a name stands several times in the tar and as often in the manifest, they are paired in order;
  * else all entries of a name go to its first member.
  * @param members those that hold audio
+ * @param played members that other entries play already
  */
-export function matchEntries<E extends Named>(members: readonly TarMember[], entries: readonly E[]): Match<E> {
+export function matchEntries<E extends Named>(members: readonly TarMember[], entries: readonly E[], played: Iterable<TarMember> = []): Match<E> {
   const byName = group(members, (name) => name);
   let byStem: Map<string, TarMember[]> | undefined;
   const base = (name: string): string => name.slice(name.lastIndexOf("/") + 1);
@@ -78,7 +79,7 @@ export function matchEntries<E extends Named>(members: readonly TarMember[], ent
   }
   const entriesWithoutMember: E[] = [];
   if (left.length > 0) {
-    const taken = new Set([...wanted.keys()].flat());
+    const taken = new Set([...played, ...[...wanted.keys()].flat()]);
     const byBase = group(
       members.filter((member) => !taken.has(member)),
       (one) => stemOf(base(one)),

@@ -132,7 +132,7 @@ export async function eachTarredShard(options: OpenOptions, take: (shard: Tarred
       const entriesOf = new Map(pairs.map(({ member, entries }) => [member, entries.map(({ entry }) => entry)]));
       if (rest.length > 0) {
         const found = new Set<ManifestEntry>();
-        for (const { member, entries } of matchEntries(candidates, named(rest)).pairs) {
+        for (const { member, entries } of matchEntries(candidates, named(rest), entriesOf.keys()).pairs) {
           for (const { entry } of entries) {
             found.add(entry);
             if (entry.shardId !== undefined && !filtered.has(entry)) report.add("misplaced", entry.origin);

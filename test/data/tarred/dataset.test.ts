@@ -119,6 +119,21 @@ describe("tarredDataset", () => {
     ]);
   });
 
+  test("an entry whose audio is in no tar does not get that of another with the same name in another folder", async () => {
+    const shard = (id: number, members: string[], lines: string[]): ShardSpec => ({
+      members: members.map((name, i) => ({ name, data: tone(10 * id + i + 1) })),
+      lines: lines.map((name) => ({ audio_filepath: name, duration: 0.1, text: name, shard_id: id })),
+    });
+    const { tars, manifest } = writeDataset(fresh(), [shard(0, ["b/1.wav"], ["a/1.wav", "b/1.wav"]), shard(1, ["c/1.wav"], ["c/1.wav"])]);
+    const dataset = await tarredDataset({ manifest, tars, onWarning: () => {} });
+    expect(dataset.length).toBe(2);
+    expect(dataset.report.count("entriesWithoutMember")).toBe(1);
+    expect((await all({ manifest, tars })).map(({ cut, audio }) => [cut.text, levelOf(audio?.channels[0])])).toEqual([
+      ["b/1.wav", 1],
+      ["c/1.wav", 11],
+    ]);
+  });
+
   test("PAX, GNU, ustar, gzip, bzip2 and xz read alike; packed tars are not read at random", async () => {
     const shards = simpleShards([3, 2]);
     for (const format of ["pax", "gnu", "ustar"] as const) {
