@@ -5,6 +5,7 @@ export { audioInfo, readAudio, toMono, writeAudio } from "./decode.ts";
 export type { FbankOptions, Features } from "./fbank.ts";
 export { fbank, fbankSync, numFramesOf } from "./fbank.ts";
 export { integratedLoudness, normalizeLoudness } from "./loudness.ts";
+export { OnlineFbank, type OnlineFbankOptions } from "./onlineFbank.ts";
 export type { SincOptions } from "./resample.ts";
 export { resample, resampleSinc, speed } from "./resample.ts";
 export { type ClipOptions, clipAmplitude, lowpass } from "./saturate.ts";
