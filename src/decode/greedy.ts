@@ -45,6 +45,16 @@ export interface TransducerSearchOptions {
    * so the result is that of one frame at a time, with fewer and larger operations. 4 unless given.
    */
   lookahead?: number;
+  /** What was found before these frames, of every utterance that came in parts; the result has what is new, its frames counted on. */
+  before?: readonly SearchProgress[];
+}
+
+/** How far a search has come. */
+export interface SearchProgress {
+  /** All tokens so far. */
+  tokens: readonly number[];
+  /** Encoder frames so far. */
+  frames: number;
 }
 
 /**
@@ -59,9 +69,10 @@ export function transducerGreedySearch(
   { decoder, joiner }: SearchableTransducer,
   encoderOut: Tensor,
   lengths: readonly number[],
-  { blankId = 0, unkId = blankId, lookahead = 4 }: TransducerSearchOptions = {},
+  { blankId = 0, unkId = blankId, lookahead = 4, before }: TransducerSearchOptions = {},
 ): GreedyResult[] {
   checkLengths(encoderOut, lengths);
+  if (before && before.length !== lengths.length) throw new ShapeError("SHAPE_MISMATCH", { message: `got ${lengths.length} utterances and what was before of ${before.length}` });
   if (!Number.isInteger(lookahead) || lookahead < 1) throw new ConfigError("CONFIG_BAD_VALUE", { message: `lookahead is ${lookahead}; it must be an integer of at least 1` });
   const { device } = encoderOut;
   const frames = encoderOut.size(1);
@@ -79,7 +90,10 @@ export function transducerGreedySearch(
   return noGrad(() =>
     scope(() => {
       const encoded = joiner.encoderProj.forward(encoderOut).flatten(0, 1); // (N T, J)
-      const utterances = lengths.map((length, row) => new Utterance(row, length, [...new Array<number>(context - 1).fill(-1), blankId]));
+      const utterances = lengths.map((length, row) => {
+        const known = before?.[row];
+        return new Utterance(row, length, [...new Array<number>(context - 1).fill(-1), blankId, ...(known?.tokens.slice(-context) ?? [])], known?.frames);
+      });
       let active = utterances.filter((u) => u.length > 0);
       if (active.length === 0) return utterances.map((u) => u.result);
       const decoded = decode(utterances); // (N, J), changed in place as tokens come
@@ -109,15 +123,18 @@ export function transducerGreedySearch(
 class Utterance {
   readonly row: number;
   readonly length: number;
-  /** All tokens, with those before the first. */
+  /** The last tokens, with those before the first. */
   readonly history: number[];
+  /** Frames before these. */
+  readonly offset: number;
   readonly result: GreedyResult = { tokens: [], frames: [], times: [] };
   next = 0;
 
-  constructor(row: number, length: number, history: number[]) {
+  constructor(row: number, length: number, history: number[], offset = 0) {
     this.row = row;
     this.length = length;
     this.history = history;
+    this.offset = offset;
   }
 
   /** Positions in (N T) of the next frames; the last one again after the end. */
@@ -132,7 +149,7 @@ class Utterance {
       const frame = this.next++;
       if (token === blankId || token === unkId) continue;
       this.history.push(token);
-      append(this.result, token, frame);
+      append(this.result, token, this.offset + frame);
       return true;
     }
     return false;

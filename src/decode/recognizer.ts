@@ -43,7 +43,8 @@ export class Recognizer {
   readonly model: AsrModel;
   readonly tokenizer: SentencePiece;
   readonly method: DecodingMethod;
-  private readonly features: FeatureOptions;
+  /** What the model takes. */
+  readonly features: Readonly<FeatureOptions>;
   private readonly config: ModelConfig;
   private readonly attentionMemory: number;
 
