@@ -10,8 +10,8 @@ import { makeCut } from "../manifest/cuts.ts";
 import { parseEntry } from "../manifest/entry.ts";
 import type { ManifestObject } from "../manifest/lines.ts";
 import type { ShardSpec } from "../shards.ts";
-import { eachTarredShard } from "../tarred/open.ts";
-import type { TarredItem } from "../tarred/opened.ts";
+import { eachTarredShard } from "../tarred/eachShard.ts";
+import type { TarredItem, TarredShard } from "../tarred/opened.ts";
 import { reasons } from "../tarred/report.ts";
 import type { SourceCut } from "./cut.ts";
 import type { Leaf, LeafOptions } from "./leaf.ts";
@@ -69,16 +69,24 @@ class TarredRows {
   }
 }
 
-/** A tarred dataset; its utterances are found by the places of their members. @throws what openTarred throws; ManifestError SOURCE_EMPTY */
-export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSpec; tars: ShardSpec; at: string }, options: LeafOptions): Promise<Leaf> {
-  const builder = new LeafBuilder(options);
-  const rows = new TarredRows();
-  const shardRows: number[] = [];
-  const paths: string[] = [];
-  let seen = 0;
-  const report = await eachTarredShard({ manifest, tars, index: true, onDamaged: options.onBad, onWarning: options.onWarning }, ({ path, items }) => {
+/** What is collected of a dataset while its shards pass by. */
+class Collected {
+  readonly builder: LeafBuilder;
+  readonly rows = new TarredRows();
+  readonly shardRows: number[] = [];
+  readonly paths: string[] = [];
+  private readonly options: LeafOptions;
+  private seen = 0;
+
+  constructor(options: LeafOptions) {
+    this.options = options;
+    this.builder = new LeafBuilder(options);
+  }
+
+  take({ path, items }: TarredShard): void {
+    const { builder, rows, options } = this;
     const before = rows.length;
-    paths.push(path);
+    this.paths.push(path);
     for (const item of items) {
       const { cut, value } = item;
       try {
@@ -90,10 +98,25 @@ export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSp
         builder.bad(error);
       }
     }
-    shardRows.push(rows.length - before);
-    seen += items.length;
-    options.onProgress?.(seen);
-  });
+    this.shardRows.push(rows.length - before);
+    this.seen += items.length;
+    options.onProgress?.(this.seen);
+  }
+}
+
+/** A tarred dataset; its utterances are found by the places of their members. @throws what openTarred throws; ManifestError SOURCE_EMPTY */
+export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSpec; tars: ShardSpec; at: string }, options: LeafOptions): Promise<Leaf> {
+  let collected = new Collected(options);
+  const report = await eachTarredShard(
+    { manifest, tars, index: true, onDamaged: options.onBad, onWarning: options.onWarning },
+    {
+      take: (shard) => collected.take(shard),
+      restart: () => {
+        collected = new Collected(options);
+      },
+    },
+  );
+  const { builder, rows, paths, shardRows } = collected;
   for (const [reason, { count, examples }] of report.findings) builder.leftOut.add(reasons[reason], examples[0] as string, count);
   for (const note of report.notes) options.onWarning(note);
   return builder.build({
