@@ -87,10 +87,14 @@ export class PythonRandom {
 
   private refill(): void {
     const { words: state } = this;
-    for (let i = 0; i < n; i++) {
-      const y = ((state[i] as number) & 0x80000000) | ((state[(i + 1) % n] as number) & 0x7fffffff);
-      state[i] = (state[(i + m) % n] as number) ^ (y >>> 1) ^ (y & 1 ? 0x9908b0df : 0);
-    }
+    const mix = (i: number, next: number, far: number): void => {
+      const y = ((state[i] as number) & 0x80000000) | ((state[next] as number) & 0x7fffffff);
+      state[i] = (state[far] as number) ^ (y >>> 1) ^ (-(y & 1) & 0x9908b0df);
+    };
+    let i = 0;
+    for (; i < n - m; i++) mix(i, i + 1, i + m);
+    for (; i < n - 1; i++) mix(i, i + 1, i + m - n);
+    mix(n - 1, 0, m - 1);
     this.index = 0;
   }
 
