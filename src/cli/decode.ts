@@ -2,10 +2,10 @@ import { basename, join } from "node:path";
 import { type Cut, LeftOut, loadManifest, loadTarredCuts } from "../data/index.ts";
 import { makeWritableFolder, writeFileAtomic } from "../formats/atomic.ts";
 import { errorRate, formatErrorLine, formatErrors, formatRecogs, formatSummary, type ScoredUtterance, splitWords } from "../text/index.ts";
-import { ConfigError, ManifestError } from "../util/errors.ts";
-import { number, path, strings } from "../util/options.ts";
+import { ConfigError, ManifestError, type SeracError } from "../util/errors.ts";
+import { integer, number, path, strings } from "../util/options.ts";
 import { command } from "./command.ts";
-import { loadRecognizer, recognizerOptions } from "./model.ts";
+import { loadRecognizer, recognizerOptions, streamingOptions, streamingRecognizer } from "./model.ts";
 
 /** The manifests by the names that their result files get. @throws ConfigError CONFIG_BAD_VALUE where two would write to the same files */
 function setNames(manifests: readonly string[]): Map<string, string> {
@@ -28,15 +28,18 @@ export const decode = command({
   name: "decode",
   summary: "Recognise a manifest and score it: recogs, errs and wer-summary files",
   description:
-    "The model's shape and the tokenizer come from the checkpoint. Files are written to EXP-DIR/METHOD, in icefall's formats. Utterances that cannot be used are left out and counted; a manifest of which none can be used is an error. Where no line has a text, the word error rate is shown as -.",
+    "The model's shape and the tokenizer come from the checkpoint. Files are written to EXP-DIR/METHOD (with --streaming to EXP-DIR/streaming/METHOD), in icefall's formats. Utterances that cannot be used are left out and counted; a manifest of which none can be used is an error. Where no line has a text, the word error rate is shown as -.",
   examples: [
     "serac decode --exp-dir exp --epoch 30 --avg 9 --manifest test.jsonl",
+    "serac decode --exp-dir exp --epoch 30 --manifest test.jsonl --streaming --chunk-size 32 --left-context-frames 256",
     "serac decode --checkpoint exp/epoch-30.pt --manifest test.jsonl --decoding-method ctc-greedy-search --json",
   ],
   options: {
     manifest: strings({ required: true, unit: "files", help: "NeMo manifests to recognise" }),
     tarredAudioFilepaths: strings({ unit: "tars", help: "tars that hold the audio of --manifest: audio__OP_0..63_CL_.tar" }),
     ...recognizerOptions,
+    ...streamingOptions,
+    numDecodeStreams: integer({ default: 2000, min: 1, help: "with --streaming: streams that are decoded together" }),
     maxDuration: number({ default: 200, min: 0.1, unit: "seconds", help: "padded audio in a batch" }),
     resDir: path({ help: "folder of the results; EXP-DIR/METHOD where not given" }),
   },
@@ -44,7 +47,8 @@ export const decode = command({
     const names = setNames(options.manifest);
     const { recognizer, suffix } = loadRecognizer(options);
     const { method } = recognizer;
-    const resDir = options.resDir ?? join(options.checkpoint ? "." : options.expDir, method);
+    const streams = options.streaming ? streamingRecognizer(recognizer, options) : undefined;
+    const resDir = options.resDir ?? join(options.checkpoint ? "." : options.expDir, ...(streams ? ["streaming"] : []), method);
     makeWritableFolder(resDir);
     const results: Record<string, unknown>[] = [];
     for (const [name, manifest] of names) {
@@ -56,10 +60,10 @@ export const decode = command({
       const scored: ScoredUtterance[] = [];
       const started = performance.now();
       let audio = 0;
-      for await (const { cut, transcript } of recognizer.transcribeCuts(cuts, {
-        maxDuration: options.maxDuration,
-        onError: (error, cut: Cut) => leftOut.add(`unusable audio: ${error.code}`, cut.origin),
-      })) {
+      const onError = (error: SeracError, cut: Cut) => leftOut.add(`unusable audio: ${error.code}`, cut.origin);
+      const { numDecodeStreams, maxDuration } = options;
+      const transcripts = streams ? streams.transcribeCuts(cuts, { numDecodeStreams, onError }) : recognizer.transcribeCuts(cuts, { maxDuration, onError });
+      for await (const { cut, transcript } of transcripts) {
         scored.push({ id: cut.id, ref: splitWords(cut.text), hyp: splitWords(transcript.text) });
         audio += transcript.duration;
         progress.update(scored.length);

@@ -1,6 +1,6 @@
 /** Which model a command recognises with: the options, and what they load. Shared by decode and transcribe. */
 import { basename, extname } from "node:path";
-import { Recognizer } from "../decode/index.ts";
+import { Recognizer, StreamingRecognizer } from "../decode/index.ts";
 import { type AverageOptions, averagedCheckpoint, type ModelOptions, modelOptions, type OpenCheckpointOptions, savedEpochs } from "../models/index.ts";
 import { setThreads } from "../torch/index.ts";
 import { CheckpointError, ConfigError } from "../util/errors.ts";
@@ -52,13 +52,42 @@ export function chooseAverage(
 
 /** Loads the model that the options name; `suffix` tells it in names of result files, as icefall's scripts do. @throws CheckpointError, ConfigError */
 export function loadRecognizer(options: Options<typeof recognizerOptions>): { recognizer: Recognizer; suffix: string } {
+  const { chunkSize, leftContextFrames } = options;
+  // as icefall's scripts, which take one value of each
+  const chunks = chunkSize?.length === 1 && leftContextFrames?.length === 1 ? `_chunk-${chunkSize[0]}_left-context-${leftContextFrames[0]}` : "";
   const { checkpoint, decodingMethod, threads, avg } = options;
   if (threads > 0) setThreads(threads);
   const method = decodingMethod ? { method: decodingMethod } : {};
   const open = openOptions(options);
-  if (checkpoint) return { recognizer: Recognizer.load(checkpoint, { ...method, ...open }), suffix: basename(checkpoint, extname(checkpoint)) };
+  if (checkpoint) return { recognizer: Recognizer.load(checkpoint, { ...method, ...open }), suffix: basename(checkpoint, extname(checkpoint)) + chunks };
   const averaged = options.useAveragedModel && avg > 1;
   const { average, name } = chooseAverage(options, averaged);
   const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(options.expDir, average, open), method);
-  return { recognizer, suffix: `${name}_avg-${avg}${averaged ? "_use-averaged-model" : ""}` };
+  return { recognizer, suffix: `${name}_avg-${avg}${chunks}${averaged ? "_use-averaged-model" : ""}` };
+}
+
+/** Options of commands that can recognise in streams. */
+export const streamingOptions = {
+  streaming: boolean({ default: false, group, help: "recognise a causal model's audio chunk by chunk, in chunks of one --chunk-size with one --left-context-frames" }),
+} satisfies Schema;
+
+/**
+ * The recogniser of streams for a model that was loaded.
+ * @throws ConfigError CONFIG_BAD_VALUE unless one chunk size and one left context are given, and for models that cannot stream; the model is freed then
+ */
+export function streamingRecognizer(
+  recognizer: Recognizer,
+  { chunkSize, leftContextFrames }: Pick<Options<typeof recognizerOptions>, "chunkSize" | "leftContextFrames">,
+): StreamingRecognizer {
+  const only = (flag: string, values: readonly number[] | undefined): number => {
+    if (values?.length === 1) return values[0] as number;
+    throw new ConfigError("CONFIG_BAD_VALUE", { at: flag, message: "--streaming needs one value of it", fix: "give one of those that the model was trained with" });
+  };
+  try {
+    if (recognizer.method !== "greedy_search") throw new ConfigError("CONFIG_BAD_VALUE", { message: `--streaming has no ${recognizer.method}`, fix: "use greedy_search" });
+    return new StreamingRecognizer(recognizer, { chunkSize: only("--chunk-size", chunkSize), leftContextFrames: only("--left-context-frames", leftContextFrames) });
+  } catch (error) {
+    recognizer.dispose();
+    throw error;
+  }
 }

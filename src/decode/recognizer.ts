@@ -1,7 +1,7 @@
 /** Speech to text with a trained model: from audio files, samples or cuts. */
-import { fbank, readAudio, resample, toMono } from "../audio/index.ts";
+import { type Features, fbank, readAudio, resample, toMono } from "../audio/index.ts";
 import { type Cut, collate, cutFeatures, type FeatureOptions, minFeatureFrames, prefetch } from "../data/index.ts";
-import { AsrModel, asrModelOptions, type Checkpoint, disposeCheckpoint, type ModelConfig, type OpenCheckpointOptions, openCheckpoint } from "../models/index.ts";
+import { AsrModel, asrModelOptions, type Checkpoint, disposeCheckpoint, featurePadding, type ModelConfig, type OpenCheckpointOptions, openCheckpoint } from "../models/index.ts";
 import { SentencePiece } from "../text/index.ts";
 import { fromTypedArray, Generator, noGrad, scope } from "../torch/index.ts";
 import { AudioError, CheckpointError, ConfigError, placed, SeracError } from "../util/errors.ts";
@@ -34,6 +34,9 @@ export interface RecognizerOptions {
   /** Bytes that attention may take; half of the memory that the process may have by default. Longer recordings are refused. */
   attentionMemory?: number;
 }
+
+/** Frames of silence after the end of what a causal model recognises, in streams and not: icefall's decode.py and streaming_decode.py. */
+export const tailFrames = 30;
 
 /** Frames of features a second. */
 const frameRate = 100;
@@ -170,9 +173,10 @@ export class Recognizer {
   }
 
   /** Texts and times of feature matrices, in their order. */
-  private search(items: readonly { frames: number; bins: number; data: Float32Array }[]): Omit<Transcript, "duration">[] {
+  private search(items: readonly Features[]): Omit<Transcript, "duration">[] {
     const results: Omit<Transcript, "duration">[] = items.map(() => ({ text: "", tokens: [] }));
-    const longEnough = items.map((features, index) => ({ features, index })).filter(({ features }) => features.frames >= minFeatureFrames);
+    const { causal } = this.model.encoder;
+    const longEnough = items.map((features, index) => ({ features: causal ? withTail(features) : features, index })).filter(({ features }) => features.frames >= minFeatureFrames);
     if (longEnough.length === 0) return results;
     const { featureDim } = this.features;
     const batch = collate(
@@ -194,4 +198,12 @@ export class Recognizer {
   dispose(): void {
     this.model.dispose();
   }
+}
+
+/** Features with `tailFrames` of silence after them; none stay none. */
+function withTail({ frames, bins, data }: Features): Features {
+  if (frames === 0) return { frames, bins, data };
+  const padded = new Float32Array((frames + tailFrames) * bins).fill(featurePadding);
+  padded.set(data);
+  return { frames: frames + tailFrames, bins, data: padded };
 }

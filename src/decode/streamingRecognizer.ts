@@ -1,10 +1,11 @@
 /** Speech to text while it is spoken, with a causal transducer. */
+import { type Cut, cutSamples, prefetch } from "../data/index.ts";
 import { type ChunkChoice, type OpenCheckpointOptions, type StreamingEncoder, stackStates, type TransducerHead, unstackStates } from "../models/index.ts";
 import { fromTypedArray, noGrad, scope } from "../torch/index.ts";
-import { ConfigError } from "../util/errors.ts";
+import { ConfigError, placed, SeracError } from "../util/errors.ts";
 import { transducerGreedySearch } from "./greedy.ts";
 import { RecognitionStream } from "./recognitionStream.ts";
-import { Recognizer } from "./recognizer.ts";
+import { tailFrames as icefallTail, Recognizer, type Transcript } from "./recognizer.ts";
 
 /** How to recognise: the chunks, in frames at 50 Hz, are among those of training. */
 export interface StreamingRecognizerOptions extends ChunkChoice {
@@ -36,7 +37,7 @@ export class StreamingRecognizer {
    * @param recognizer whose model it uses, and frees
    * @throws ConfigError for a model that is not causal or has no transducer, and for chunks that it cannot have
    */
-  constructor(recognizer: Recognizer, { chunkSize, leftContextFrames, tailFrames = 30 }: StreamingRecognizerOptions) {
+  constructor(recognizer: Recognizer, { chunkSize, leftContextFrames, tailFrames = icefallTail }: StreamingRecognizerOptions) {
     const { model, features } = recognizer;
     if (!model.transducer) throw new ConfigError("CONFIG_BAD_VALUE", { message: "the model has no transducer, by which streams are decoded", fix: "recognise whole recordings" });
     if (!Number.isInteger(tailFrames) || tailFrames < 0) throw new ConfigError("CONFIG_BAD_VALUE", { at: "tailFrames", message: `${tailFrames} is no number of frames` });
@@ -69,15 +70,70 @@ export class StreamingRecognizer {
   decode(streams: readonly RecognitionStream[]): number {
     let chunks = 0;
     for (;;) {
-      const ready = [...new Set(streams)].filter((stream) => stream.ready);
-      if (ready.length === 0) return chunks;
-      this.step(ready);
-      chunks += ready.length;
+      const stepped = this.step(streams);
+      if (stepped === 0) return chunks;
+      chunks += stepped;
     }
   }
 
-  /** One chunk of every stream. */
-  private step(streams: readonly RecognitionStream[]): void {
+  /** Decodes one chunk of every stream that has one ready. @returns how many have */
+  step(streams: readonly RecognitionStream[]): number {
+    const ready = [...new Set(streams)].filter((stream) => stream.ready);
+    if (ready.length > 0) this.stepReady(ready);
+    return ready.length;
+  }
+
+  /**
+   * Recognises cuts as streams, of which `numDecodeStreams` are decoded together: as icefall's streaming_decode.py does, to measure what streaming costs.
+   * @param onError takes utterances whose audio cannot be used; without it the first one throws
+   */
+  async *transcribeCuts(
+    cuts: readonly Cut[],
+    { numDecodeStreams = 2000, onError }: { numDecodeStreams?: number; onError?: (error: SeracError, cut: Cut) => void } = {},
+  ): AsyncGenerator<{ cut: Cut; transcript: Transcript }> {
+    const { features } = this.recognizer;
+    let open: { cut: Cut; stream: RecognitionStream }[] = [];
+    const refuse = (thrown: unknown, cut: Cut): undefined => {
+      const error = thrown instanceof SeracError ? placed(thrown, cut.audioPath) : thrown;
+      if (!onError || !(error instanceof SeracError)) throw error;
+      onError(error, cut);
+    };
+    const read = (cut: Cut) =>
+      cutSamples(cut, features).then(
+        (samples) => ({ cut, samples }),
+        (error: unknown) => refuse(error, cut),
+      );
+    const start = (cut: Cut, samples: Float32Array): void => {
+      const stream = this.createStream();
+      try {
+        stream.accept(samples);
+      } catch (error) {
+        stream.dispose();
+        refuse(error, cut);
+        return;
+      }
+      stream.finish();
+      open.push({ cut, stream });
+    };
+    const step = () => {
+      this.step(open.map(({ stream }) => stream));
+      const done = open.filter(({ stream }) => stream.done);
+      open = open.filter(({ stream }) => !stream.done);
+      return done.map(({ cut, stream }) => ({ cut, transcript: { text: stream.text, tokens: stream.tokens, duration: stream.duration } }));
+    };
+    try {
+      for await (const item of prefetch(cuts, 4, read)) {
+        if (item) start(item.cut, item.samples);
+        while (open.length >= numDecodeStreams) yield* step();
+      }
+      while (open.length > 0) yield* step();
+    } finally {
+      for (const { stream } of open) stream.dispose();
+    }
+  }
+
+  /** One chunk of every stream, all of which have one. */
+  private stepReady(streams: readonly RecognitionStream[]): void {
     const { encoder, transducer } = this;
     const { featureDim } = this.recognizer.features;
     const inputs = streams.map((stream) => stream.next());
