@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the benchmarks: every file of bench/, or those named. usage: npm run bench [-- NAME...]
+# Runs the benchmarks: every file of bench/, or those named; the figures of training and decoding go to docs/benchmarks.md. usage: npm run bench [-- NAME...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/setup.sh
@@ -14,5 +14,8 @@ fi
 for name in "${names[@]}"; do
   [ -e "build/bench/bench/$name.js" ] || { echo "serac: there is no bench/$name.ts" >&2; exit 2; }
   echo "== $name"
-  node --expose-gc "build/bench/bench/$name.js"
+  node --expose-gc "build/bench/bench/$name.js" | tee build/bench/output
+  case $name in
+    train-step | decode-step | parts) node scripts/write-benchmarks.mjs "$name" <build/bench/output ;;  # what docs/benchmarks.md reports
+  esac
 done

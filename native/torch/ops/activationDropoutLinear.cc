@@ -3,6 +3,7 @@
 #include "torch/composed/composed.h"
 #include "torch/ops/columnSums.h"
 #include "torch/ops/gemm.h"
+#include "torch/ops/gemmNarrow.h"
 #include "torch/ops/swooshMath.h"
 
 #include <vector>
@@ -142,13 +143,16 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
     return y;
   }
 
-  static bool ownProduct(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat && hasGemm(); }
-  static Tensor product_(const Tensor& a, const Tensor& b, const Tensor& bias = {}) { return ownProduct(a) ? serac::product(a, b, bias) : at::mm(a, b); }
+  // a b + bias in `precision`, as a tensor of `dtype`.
+  static Tensor multiply(const Tensor& a, const Tensor& b, const Tensor& bias, at::ScalarType precision, at::ScalarType dtype) {
+    if (precision == at::kBFloat16 && hasGemmNarrow() && hasLoop(a) && hasLoop(b)) return productNarrow(a, b, bias, dtype);
+    const Tensor left = a.to(precision), right = b.to(precision);
+    if (precision == at::kFloat && a.is_cpu() && hasGemm()) return serac::product(left, right, bias.defined() ? bias.to(precision) : bias).to(dtype);
+    return (bias.defined() ? at::addmm(bias.to(precision), left, right) : at::mm(left, right)).to(dtype);
+  }
 
   static Tensor product(const Tensor& active, const Tensor& weight, const Optional<Tensor>& bias, at::ScalarType dtype, const Tensor& x) {
-    const Tensor a = rows(active).to(dtype), w = weight.to(dtype).t();
-    const bool hasBias = bias.has_value() && bias->defined();
-    const Tensor y = ownProduct(a) ? product_(a, w, hasBias ? bias->to(dtype) : Tensor()) : hasBias ? at::addmm(bias->to(dtype), a, w) : at::mm(a, w);
+    const Tensor y = multiply(rows(active), weight.t(), bias.has_value() && bias->defined() ? *bias : Tensor(), dtype, dtype);
     std::vector<int64_t> shape = x.sizes().vec();
     shape.back() = weight.size(0);
     return y.view(shape);
@@ -161,8 +165,8 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
     const bool left = ctx->saved_data["left"].toBool();
     const auto dtype = static_cast<at::ScalarType>(ctx->saved_data["dtype"].toInt());
     const int64_t biasDtype = ctx->saved_data["bias"].toInt();
-    const Tensor grad = rows(grads[0]).to(dtype);
-    Tensor dx = product_(grad, weight.to(dtype)).to(x.scalar_type()).view(x.sizes());
+    const Tensor grad = rows(grads[0]);
+    Tensor dx = multiply(grad, weight, {}, dtype, x.scalar_type()).view(x.sizes());
     Tensor active;
     if (hasLoop(x)) {
       active = at::empty_like(x);
@@ -179,7 +183,7 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
       dx = (dx * (logisticByOperators(wide, shapeOf(left)) - 0.08)).to(x.scalar_type());
       if (mask.defined()) active = active * mask, dx = dx * mask;
     }
-    const Tensor dweight = product_(grad.t(), rows(active).to(dtype)).to(weight.scalar_type());
+    const Tensor dweight = multiply(grad.t(), rows(active), {}, dtype, weight.scalar_type());
     const Tensor dbias = biasDtype < 0 ? Tensor() : columnSums(grad).to(static_cast<at::ScalarType>(biasDtype));
     return {dx, dweight, dbias, {}, {}};
   }

@@ -64,7 +64,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
     return {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), weight.size(2), weight.size(3), stride[0], stride[1], padding[0], padding[1]};
   }
 
-  static Tensor value(const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, const Shape& s) {
+  static Tensor value(const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, const Shape& s, bool narrow) {
     const Tensor in = channelsLast(x), w = channelsLast(weight), b = bias.has_value() ? bias->contiguous() : Tensor();
     Tensor y = at::empty({s.batch, s.outHeight(), s.outWidth(), s.out}, in.options().requires_grad(false));
     const float *from = in.data_ptr<float>(), *taps = w.data_ptr<float>(), *start = b.defined() ? b.data_ptr<float>() : nullptr;
@@ -78,18 +78,19 @@ struct Convolution : torch::autograd::Function<Convolution> {
         float* out = to + (n * s.outHeight() + begin) * rowSize;
         if (start)
           for (int64_t r = 0; r < rows; ++r) std::memcpy(out + r * s.out, start, sizeof(float) * static_cast<size_t>(s.out));
-        gemm(false, true, rows, s.out, s.patch(), patches.data(), s.patch(), taps, s.patch(), start ? 1.0f : 0.0f, out, s.out);
+        gemm(narrow, false, true, rows, s.out, s.patch(), patches.data(), s.patch(), taps, s.patch(), start ? 1.0f : 0.0f, out, s.out);
       }
     });
     return y.permute({0, 3, 1, 2});
   }
 
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, std::vector<int64_t> stride, std::vector<int64_t> padding) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, std::vector<int64_t> stride, std::vector<int64_t> padding, bool narrow) {
+    ctx->saved_data["narrow"] = narrow;
     ctx->save_for_backward({x, weight});
     ctx->saved_data["bias"] = bias.has_value() && bias->requires_grad();
     ctx->saved_data["stride"] = stride;
     ctx->saved_data["padding"] = padding;
-    return sameStorage(value(x, weight, bias, shapeOf(x, weight, stride, padding)));
+    return sameStorage(value(x, weight, bias, shapeOf(x, weight, stride, padding), narrow));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -99,7 +100,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
     const auto stride = ctx->saved_data["stride"].toIntVector(), padding = ctx->saved_data["padding"].toIntVector();
     const Shape s = shapeOf(x, weight, stride, padding);
     const Tensor in = channelsLast(x), w = channelsLast(weight), grad = channelsLast(grads[0]);
-    const bool down = x.requires_grad();
+    const bool down = x.requires_grad(), narrow = ctx->saved_data["narrow"].toBool();
     Tensor dx = down ? at::zeros(in.sizes(), in.options().requires_grad(false)) : Tensor();
     // One part of the examples a thread; each has its own gradient of the weights, and they are added in order.
     const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), s.batch));
@@ -115,14 +116,14 @@ struct Convolution : torch::autograd::Function<Convolution> {
             const int64_t end = std::min(begin + tile, s.outHeight()), rows = (end - begin) * s.outWidth();
             const float* g = up + (n * s.outHeight() + begin) * rowSize;
             gather(s, from + n * planeSize, begin, end, patches.data());
-            gemm(true, false, s.out, s.patch(), rows, g, s.out, patches.data(), s.patch(), 1.0f, dtaps + part * s.out * s.patch(), s.patch());
+            gemm(narrow, true, false, s.out, s.patch(), rows, g, s.out, patches.data(), s.patch(), 1.0f, dtaps + part * s.out * s.patch(), s.patch());
             if (!down) continue;
-            gemm(false, false, rows, s.patch(), s.out, g, s.out, taps, s.patch(), 0.0f, patches.data(), s.patch());
+            gemm(narrow, false, false, rows, s.patch(), s.out, g, s.out, taps, s.patch(), 0.0f, patches.data(), s.patch());
             scatter(s, patches.data(), begin, end, to + n * planeSize);
           }
     });
     const Tensor dweight = dw.sum({0}).view(w.sizes()).permute({0, 3, 1, 2});
-    return {down ? dx.permute({0, 3, 1, 2}) : Tensor(), dweight, ctx->saved_data["bias"].toBool() ? columnSums(grad.view({-1, s.out})) : Tensor(), {}, {}};
+    return {down ? dx.permute({0, 3, 1, 2}) : Tensor(), dweight, ctx->saved_data["bias"].toBool() ? columnSums(grad.view({-1, s.out})) : Tensor(), {}, {}, {}};
   }
 };
 
@@ -139,10 +140,11 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Optional<Tensor>& giv
   TORCH_CHECK(s.height + 2 * s.padHeight >= s.kernelHeight && s.width + 2 * s.padWidth >= s.kernelWidth && s.patch() > 0, "conv2d: x of shape ", x.sizes(), " with its padding is smaller than the kernel ", weight.sizes());
   if (bias) TORCH_CHECK(bias->dim() == 1 && bias->size(0) == s.out, "conv2d: bias has shape ", bias->sizes(), ", weight has shape ", weight.sizes());
   const NoAutocast noAutocast;
+  const bool narrow = dtype == at::kBFloat16;
   const Tensor in = x.to(at::kFloat), w = weight.to(at::kFloat);
   const Optional<Tensor> b = bias ? Optional<Tensor>(bias->to(at::kFloat)) : bias;
-  if (!wantsGrad(x) && !wantsGrad(weight) && !(bias && wantsGrad(*bias))) return Convolution::value(in, w, b, s).to(dtype);
-  return Convolution::apply(in, w, b, stride.vec(), padding.vec()).to(dtype);
+  if (!wantsGrad(x) && !wantsGrad(weight) && !(bias && wantsGrad(*bias))) return Convolution::value(in, w, b, s, narrow).to(dtype);
+  return Convolution::apply(in, w, b, stride.vec(), padding.vec(), narrow).to(dtype);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "torch/ops/gemmNarrow.h"
+
 namespace serac {
 namespace {
 
@@ -49,6 +51,13 @@ void gemm(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, con
   const int rows = static_cast<int>(m), columns = static_cast<int>(n), inner = static_cast<int>(k), ldA = static_cast<int>(lda), ldB = static_cast<int>(ldb), ldC = static_cast<int>(ldc);
   const float one = 1;
   found().blas(transposeB ? "T" : "N", transposeA ? "T" : "N", &columns, &rows, &inner, &one, b, &ldB, a, &ldA, &beta, c, &ldC);
+}
+
+void gemm(bool narrow, bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+  if (narrow && hasGemmNarrow())
+    gemmNarrow<float, float, float>(transposeA, transposeB, m, n, k, a, lda, b, ldb, nullptr, beta != 0, c, ldc);
+  else
+    gemm(transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
 
 Matrix::Matrix(const at::Tensor& x) : owner(x) {

@@ -16,6 +16,9 @@ std::string gemmName();
 // Uses libtorch's threads, or the calling thread alone inside of a parallel region.
 void gemm(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
 
+// The same with elements rounded to bfloat16 where `narrow` and the CPU multiplies those.
+void gemm(bool narrow, bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+
 // A matrix with rows or columns without holes, as gemm takes it.
 struct Matrix {
   at::Tensor owner;

@@ -22,10 +22,11 @@ void fillRows(float* to, int64_t rows, const float* row, int64_t columns) {
 struct Layers {
   const float *w1, *b1, *w2, *b2;
   int64_t channels, hidden, out;
+  bool narrow;
   // h (rows, hidden) of x (rows, channels)
   void hide(const float* x, int64_t rows, float* h) const {
     fillRows(h, rows, b1, hidden);
-    gemm(false, true, rows, hidden, channels, x, channels, w1, channels, 1.0f, h, hidden);
+    gemm(narrow, false, true, rows, hidden, channels, x, channels, w1, channels, 1.0f, h, hidden);
   }
 };
 
@@ -74,14 +75,14 @@ void addRows(const float* x, int64_t rows, int64_t columns, float* sum) {
 Tensor placesOf(const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); }
 
 struct Feedforward : torch::autograd::Function<Feedforward> {
-  static Layers layersOf(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2) {
-    return {w1.data_ptr<float>(), b1.data_ptr<float>(), w2.data_ptr<float>(), b2.data_ptr<float>(), w1.size(1), w1.size(0), w2.size(0)};
+  static Layers layersOf(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, bool narrow) {
+    return {w1.data_ptr<float>(), b1.data_ptr<float>(), w2.data_ptr<float>(), b2.data_ptr<float>(), w1.size(1), w1.size(0), w2.size(0), narrow};
   }
 
   // y, and the balancer's lines (2, hidden) where `range` has five numbers.
-  static std::pair<Tensor, Tensor> value(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const std::vector<double>& range) {
+  static std::pair<Tensor, Tensor> value(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const std::vector<double>& range, bool narrow) {
     const Tensor in = placesOf(x);
-    const Layers layers = layersOf(w1, b1, w2, b2);
+    const Layers layers = layersOf(w1, b1, w2, b2, narrow);
     const int64_t places = in.numel() / layers.channels, hidden = layers.hidden;
     Tensor y = at::empty({x.size(0), x.size(2), x.size(3), layers.out}, in.options().requires_grad(false));
     const float* from = in.data_ptr<float>();
@@ -105,7 +106,7 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
           activate(h.data(), rows * hidden);
           float* out = to + begin * layers.out;
           fillRows(out, rows, layers.b2, layers.out);
-          gemm(false, true, rows, layers.out, hidden, h.data(), hidden, layers.w2, hidden, 1.0f, out, layers.out);
+          gemm(layers.narrow, false, true, rows, layers.out, hidden, h.data(), hidden, layers.w2, hidden, 1.0f, out, layers.out);
         }
     });
     Tensor lines;
@@ -123,8 +124,9 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     return {y.permute({0, 3, 1, 2}), lines};
   }
 
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, std::vector<double> range) {
-    auto [y, lines] = value(x, w1, b1, w2, b2, range);
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, std::vector<double> range, bool narrow) {
+    auto [y, lines] = value(x, w1, b1, w2, b2, range, narrow);
+    ctx->saved_data["narrow"] = narrow;
     ctx->save_for_backward({x, w1, b1, w2, b2, lines});
     return sameStorage(y);
   }
@@ -134,7 +136,7 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     const auto saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3], &b2 = saved[4];
     const Tensor in = placesOf(x), grad = placesOf(grads[0]);
-    const Layers layers = layersOf(w1, b1, w2, b2);
+    const Layers layers = layersOf(w1, b1, w2, b2, ctx->saved_data["narrow"].toBool());
     const int64_t channels = layers.channels, hidden = layers.hidden, out = layers.out, places = in.numel() / channels;
     const auto options = in.options().requires_grad(false);
     const Tensor lines = saved[5].defined() ? saved[5] : at::zeros({2, hidden}, options);
@@ -150,15 +152,15 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
           const int64_t begin = tile * kTile, rows = std::min(kTile, places - begin);
           const float *xt = from + begin * channels, *g = up + begin * out;
           layers.hide(xt, rows, h.data());
-          gemm(false, false, rows, hidden, out, g, out, layers.w2, hidden, 0.0f, dh.data(), hidden);
+          gemm(layers.narrow, false, false, rows, hidden, out, g, out, layers.w2, hidden, 0.0f, dh.data(), hidden);
           activateBackward(h.data(), dh.data(), rows, hidden, a, b);
-          gemm(true, false, out, hidden, rows, g, out, h.data(), hidden, 1.0f, dtaps2 + part * out * hidden, hidden);
-          gemm(true, false, hidden, channels, rows, dh.data(), hidden, xt, channels, 1.0f, dtaps1 + part * hidden * channels, channels);
-          gemm(false, false, rows, channels, hidden, dh.data(), hidden, layers.w1, channels, 0.0f, to + begin * channels, channels);
+          gemm(layers.narrow, true, false, out, hidden, rows, g, out, h.data(), hidden, 1.0f, dtaps2 + part * out * hidden, hidden);
+          gemm(layers.narrow, true, false, hidden, channels, rows, dh.data(), hidden, xt, channels, 1.0f, dtaps1 + part * hidden * channels, channels);
+          gemm(layers.narrow, false, false, rows, channels, hidden, dh.data(), hidden, layers.w1, channels, 0.0f, to + begin * channels, channels);
           addRows(dh.data(), rows, hidden, dbias + part * hidden);
         }
     });
-    return {dx.permute({0, 3, 1, 2}), dw1.sum({0}).view(w1.sizes()), db1.sum({0}), dw2.sum({0}).view(w2.sizes()), columnSums(grad.view({-1, out})), {}};
+    return {dx.permute({0, 3, 1, 2}), dw1.sum({0}).view(w1.sizes()), db1.sum({0}), dw2.sum({0}).view(w2.sizes()), columnSums(grad.view({-1, out})), {}, {}};
   }
 };
 
@@ -183,9 +185,10 @@ Tensor pointwiseFeedforward(const Tensor& x, const Tensor& w1, const Tensor& b1,
     own = own && t->is_cpu() && (t->scalar_type() == at::kFloat || t->scalar_type() == at::kBFloat16), gradient = gradient || wantsGrad(*t);
   if (!own) return compose(x, w1, b1, w2, b2, balance, generator);
   const NoAutocast noAutocast;
+  const bool narrow = dtype == at::kBFloat16;
   const auto wide = [](const Tensor& t) { return t.to(at::kFloat).contiguous(); };
-  if (!gradient) return Feedforward::value(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), {}).first.to(dtype);
-  return Feedforward::apply(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), balance.vec()).to(dtype);
+  if (!gradient) return Feedforward::value(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), {}, narrow).first.to(dtype);
+  return Feedforward::apply(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), balance.vec(), narrow).to(dtype);
 }
 
 }  // namespace

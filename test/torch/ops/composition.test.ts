@@ -145,6 +145,21 @@ describe.each(Object.entries(cases))("%s equals its composition", (_, list) => {
       });
   });
 
+  test("gradients under autocast are those in float, but for rounding", () => {
+    for (const { call, inputs } of list)
+      scope(() => {
+        const given = inputs();
+        const upstream = randn(composed(() => call(...given)).shape);
+        const narrow = gradients((...x) => autocast({}, () => call(...x)).to({ dtype: "float32" }), given, upstream);
+        const plain = composed(() => gradients(call, given, upstream));
+        for (const [i, g] of narrow.grads.entries()) {
+          const expected = plain.grads[i] as Tensor;
+          expect(g.dtype).toBe("float32");
+          expect(g.sub(expected).norm().item(), `gradient ${i}`).toBeLessThan(0.05 * expected.norm().item() + 1e-3);
+        }
+      });
+  });
+
   test("is the same every time, and frees what it takes", () => {
     const [{ call, inputs }] = list as [(typeof list)[0]];
     scope(() => {
