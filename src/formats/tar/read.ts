@@ -33,6 +33,18 @@ const extensionTypes: ReadonlySet<string> = new Set([tarTypes.gnuLongName, tarTy
 /** True for members that hold a file's bytes. */
 export const isRegular = ({ type }: Pick<TarMember, "type">): boolean => type === tarTypes.file || type === tarTypes.contiguousFile;
 
+/** The records that a member is read by, and whether it is sparse. */
+const usedRecords: ReadonlySet<string> = new Set(["path", "linkpath", "uname", "gname", "uid", "gid", "mtime", "size"]);
+const sparseRecord = "GNU.sparse.";
+
+/** Adds the records that are used; what else an archive holds would only take time, and room without end. */
+function keepRecords(into: Map<string, string>, records: ReadonlyMap<string, string>): void {
+  for (const [key, value] of records) {
+    if (usedRecords.has(key)) into.set(key, value);
+    else if (key.startsWith(sparseRecord)) into.set(sparseRecord, "");
+  }
+}
+
 const textOf = (data: Buffer): string => {
   const end = data.indexOf(0);
   return decodeSurrogateEscape(end < 0 ? data : data.subarray(0, end));
@@ -44,7 +56,7 @@ const textOf = (data: Buffer): string => {
  * @throws FormatError TAR_BAD, TAR_TRUNCATED, unless `onDamaged` takes them; errors of the source pass
  */
 export async function* readTarSource(source: TarSource, name: string, { data = true, onDamaged, onNote }: ReadTarOptions = {}): AsyncGenerator<TarMember> {
-  let globals = new Map<string, string>();
+  const globals = new Map<string, string>();
   let local: Map<string, string> | undefined;
   let longName: string | undefined;
   let longLink: string | undefined;
@@ -115,8 +127,11 @@ export async function* readTarSource(source: TarSource, name: string, { data = t
         else if (raw.type === tarTypes.gnuLongLink) longLink = textOf(content);
         else {
           const records = parsePaxRecords(content, `${name}, byte ${headerAt}`);
-          if (raw.type === tarTypes.paxGlobalHeader) globals = new Map([...globals, ...records]);
-          else local = local ? new Map([...local, ...records]) : records;
+          if (raw.type === tarTypes.paxGlobalHeader) keepRecords(globals, records);
+          else {
+            local ??= new Map();
+            keepRecords(local, records);
+          }
         }
         continue;
       }
@@ -137,7 +152,7 @@ export async function* readTarSource(source: TarSource, name: string, { data = t
         dataOffset: source.position,
         data: undefined,
       };
-      const sparse = raw.type === tarTypes.gnuSparse || [...records.keys()].some((key) => key.startsWith("GNU.sparse."));
+      const sparse = raw.type === tarTypes.gnuSparse || records.has(sparseRecord);
       forget();
       if (sparse) {
         if (raw.type === tarTypes.gnuSparse) await skipSparseMaps(source, block);
