@@ -3,8 +3,7 @@
 const space = /[ \t\n\r]*/y;
 const literal = /true|false|null/y;
 const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON forbids them inside strings
-const stringStart = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/y;
+const escapeSequence = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 
 /**
  * @returns the index of the first character at which `text` cannot be JSON any more (its length when it ends too early), or -1 when it is JSON
@@ -25,10 +24,22 @@ export function jsonErrorAt(text: string): number {
   };
   const takeString = (): boolean => {
     take(space);
-    if (!take(stringStart)) return false;
     if (text[at] !== '"') return false;
     at++;
-    return true;
+    // A loop: a pattern for the whole string would need more and more of the stack.
+    for (; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      if (code === 0x22) {
+        at++;
+        return true;
+      }
+      if (code < 0x20) return false;
+      if (code !== 0x5c) continue;
+      escapeSequence.lastIndex = at;
+      if (!escapeSequence.test(text)) return false;
+      at = escapeSequence.lastIndex - 1;
+    }
+    return false;
   };
   const closers: ("]" | "}")[] = []; // a stack of our own: deep nesting must not exhaust the real one
   const takeKey = (): boolean => takeString() && takeChar(":");
@@ -61,4 +72,16 @@ export function jsonErrorAt(text: string): number {
     } else if (takeChar(closer)) closers.pop();
     else return at;
   }
+}
+
+/** @returns the column of an index, counted in characters from 1: both halves of a pair are one */
+export function columnOf(text: string, index: number): number {
+  let column = index + 1;
+  for (let at = 1; at < index; at++) {
+    const code = text.charCodeAt(at);
+    if (code < 0xdc00 || code > 0xdfff) continue;
+    const before = text.charCodeAt(at - 1);
+    if (before >= 0xd800 && before <= 0xdbff) column--;
+  }
+  return column;
 }

@@ -7,7 +7,7 @@ import { createGzip } from "node:zlib";
 import { FormatError, isErrnoException } from "../util/errors.ts";
 import { fileError, makeFolder, removeQuietly, temporaryPath } from "./atomic.ts";
 import { readBytes } from "./byteSource.ts";
-import { jsonErrorAt } from "./jsonSyntax.ts";
+import { columnOf, jsonErrorAt } from "./jsonSyntax.ts";
 
 /** A parsed line. */
 export interface JsonLine<T = unknown> {
@@ -33,7 +33,7 @@ export function parseJsonLine(text: string, path: string, line: number): unknown
     return JSON.parse(text);
   } catch (cause) {
     const at = Math.max(0, jsonErrorAt(text));
-    const column = [...text.slice(0, at)].length + 1;
+    const column = columnOf(text, at);
     const found = text.slice(at).trimEnd();
     const message = found === "" ? "the line ends inside of a JSON value" : `not JSON from here on: ${found.length > 40 ? `${found.slice(0, 40)}...` : found}`;
     throw new FormatError("JSONL_BAD_LINE", { at: `${path}:${line}:${column}`, message, cause });

@@ -52,6 +52,25 @@ export class JsonSyntaxError extends Error {
 
 /** Python's own limit: its reader gives up with RecursionError. */
 const maxDepth = 990;
+
+/**
+ * True where arrays and objects lie so deep in each other that `parsePython` has to say whether they can be read, which JSON.parse always does. (Functions that
+ * call themselves could not follow.) A text so short that it cannot be deep costs nothing.
+ */
+export function mayBeTooDeep(text: string): boolean {
+  if (text.length <= 2 * maxDepth) return false;
+  let depth = -1; // the outermost value has depth 0
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 0x22) {
+      for (at++; at < text.length && text.charCodeAt(at) !== 0x22; at++) if (text.charCodeAt(at) === 0x5c) at++;
+    } else if (code === 0x5b || code === 0x7b) {
+      if (++depth >= maxDepth) return true; // what is in it is deeper by one
+    } else if (code === 0x5d || code === 0x7d) depth--;
+  }
+  return false;
+}
+
 const space = /[ \t\n\r]*/y;
 const numberText = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 const words: readonly (readonly [string, PyValue])[] = [

@@ -5,7 +5,7 @@ import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type JsonLine, type ReadJsonlOptions, readJsonl, writeJsonl } from "../../src/formats/jsonl.ts";
-import { jsonErrorAt } from "../../src/formats/jsonSyntax.ts";
+import { columnOf, jsonErrorAt } from "../../src/formats/jsonSyntax.ts";
 import type { FormatError } from "../../src/util/errors.ts";
 
 let folder: string;
@@ -113,6 +113,19 @@ test("jsonErrorAt agrees with JSON.parse on what is JSON", () => {
     { numRuns: 3000 },
   );
   expect(jsonErrorAt("[".repeat(200_000))).toBe(200_000);
+});
+
+test("columns count characters, of whatever length and depth a line is", () => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary" }), fc.nat(), (text, n) => {
+      const index = n % (text.length + 1);
+      expect(columnOf(text, index)).toBe([...text.slice(0, index)].length + 1);
+    }),
+  );
+  const long = "a".repeat(8_000_000);
+  expect(jsonErrorAt(`{"text": "${long}`)).toBe(10 + long.length);
+  expect(jsonErrorAt(`{"text": "${"\\n".repeat(1_000_000)}" x`)).toBe(12 + 2_000_000);
+  expect(jsonErrorAt("[".repeat(1_000_000))).toBe(1_000_000);
 });
 
 test("any bytes give values or a coded error", async () => {

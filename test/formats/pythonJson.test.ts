@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { dumpPython, JsonSyntaxError, PyNumber, parsePython, plainValue, pyFloat, pythonFloat } from "../../src/formats/pythonJson.ts";
+import { dumpPython, JsonSyntaxError, mayBeTooDeep, PyNumber, parsePython, plainValue, pyFloat, pythonFloat } from "../../src/formats/pythonJson.ts";
 
 describe("dumpPython after parsePython", () => {
   // Right: what CPython 3.11 gives for json.dumps(json.loads(left), ensure_ascii=False).
@@ -119,4 +119,33 @@ test("agrees with JSON.parse on what is JSON; depth and length are no danger", (
   expect(() => parsePython("[".repeat(1_000_000))).toThrow("nested too deep");
   expect(() => parsePython(`"${"a\\".repeat(1_000_000)}`)).toThrow(JsonSyntaxError);
   expect((parsePython(`"${"a".repeat(5_000_000)}"`) as string).length).toBe(5_000_000);
+});
+
+test("what parsePython finds too deep may be too deep, and nothing that is clearly not", () => {
+  const wrap = fc.array(fc.constantFrom("[", '{"k":', '["]", ', '{"\\"[": 1, "k":'), { minLength: 985, maxLength: 996 });
+  fc.assert(
+    fc.property(wrap, (openers) => {
+      const depth = openers.length; // of the number in the middle
+      const text =
+        openers.join("") +
+        "1" +
+        [...openers]
+          .reverse()
+          .map((opener) => (opener.startsWith("[") ? "]" : "}"))
+          .join("");
+      JSON.parse(text);
+      let refused = false;
+      try {
+        parsePython(text);
+      } catch (error) {
+        expect(String(error)).toContain("nested too deep");
+        refused = true;
+      }
+      expect(refused).toBe(depth > 990);
+      expect(mayBeTooDeep(text)).toBe(depth > 990);
+    }),
+    { numRuns: 60 },
+  );
+  expect(mayBeTooDeep(`${"[".repeat(5000)}"`)).toBe(true);
+  expect(mayBeTooDeep(`"${"x".repeat(5000)}`)).toBe(false);
 });

@@ -11,7 +11,12 @@ import { damaged, fuzz } from "./fuzz.ts";
 const folder = mkdtempSync(join(tmpdir(), "serac-fuzz-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const lines = fc.array(fc.oneof(fc.json(), fc.constantFrom("", "\r", "\ufeff", "{", '{"a": NaN}', "[[[[")), { maxLength: 8 }).map((all) => Buffer.from(all.join("\n"), "utf8"));
+/** Deeper than Python reads, open and closed, and a long text without an end. */
+const long = ["[".repeat(3000), `{"a": ${"[".repeat(2000)}${"]".repeat(2000)}}`, `{"audio_filepath": "${"x".repeat(20_000)}`];
+
+const lines = fc
+  .array(fc.oneof(fc.json(), fc.constantFrom("", "\r", "\ufeff", "{", '{"a": NaN}', "[[[[", ...long)), { maxLength: 8 })
+  .map((all) => Buffer.from(all.join("\n"), "utf8"));
 const anything = fc.oneof(fc.uint8Array({ maxLength: 300 }), damaged(lines), damaged(lines.map((bytes) => gzipSync(bytes))));
 
 fuzz("JSON lines: any bytes give values or a coded error, with and without skipping", anything, async (bytes) => {
@@ -30,7 +35,7 @@ const entries = fc
           return "{}";
         }
       }),
-      fc.constantFrom("", "\ufeff{}", "{", "[", '{"audio_filepath": "a", "duration": NaN}', '{"a":\r'),
+      fc.constantFrom("", "\ufeff{}", "{", "[", '{"audio_filepath": "a", "duration": NaN}', '{"a":\r', ...long),
     ),
     { maxLength: 6 },
   )

@@ -4,7 +4,8 @@
  */
 import { isAscii, isUtf8 } from "node:buffer";
 import { readBytes } from "../../formats/byteSource.ts";
-import { JsonSyntaxError, parsePython, plainValue } from "../../formats/pythonJson.ts";
+import { columnOf } from "../../formats/jsonSyntax.ts";
+import { JsonSyntaxError, mayBeTooDeep, parsePython, plainValue } from "../../formats/pythonJson.ts";
 import { FormatError, ManifestError } from "../../util/errors.ts";
 import { type ManifestSpec, manifestPaths } from "./inputs.ts";
 
@@ -42,22 +43,35 @@ function secondLook(text: string, at: string): { value: unknown } | FormatError 
     return { value: plainValue(parsePython(text)) };
   } catch (cause) {
     if (!(cause instanceof JsonSyntaxError)) throw cause;
-    const column = [...text.slice(0, cause.index)].length + 1;
+    const column = columnOf(text, cause.index);
     const found = text.slice(cause.index).trimEnd();
-    const message = found === "" ? "the line ends inside of a JSON value" : `${cause.message}: ${found.length > 40 ? `${[...found].slice(0, 40).join("")}...` : found}`;
+    const message =
+      found === "" ? "the line ends inside of a JSON value" : `${cause.message}: ${found.length > 40 ? `${[...found.slice(0, 80)].slice(0, 40).join("")}...` : found}`;
     return new FormatError("JSONL_BAD_LINE", { at: `${at}:${column}`, message, cause });
   }
 }
 
+/** Where the second line with something on it ends, its line feed included; -1 where there is none. Read once: a regular expression may try a long line again from every place. */
+function secondLineEnd(text: string): number {
+  let lines = 0;
+  for (let start = 0; start < text.length; ) {
+    const end = text.indexOf("\n", start);
+    if (end < 0) return -1;
+    if (!blank.test(text.slice(start, end)) && ++lines === 2) return end + 1;
+    start = end + 1;
+  }
+  return -1;
+}
+
 /** True where `text`, from the manifest's first line on, is one JSON value over several lines, as pretty printers write. */
 function isPrettyPrinted(text: string): boolean {
-  const second = /^\s*[^\n]*\S[^\n]*\n\s*[^\n]+\n/.exec(text);
-  if (second === null) return false;
+  const end = secondLineEnd(text);
+  if (end < 0) return false;
   try {
     parsePython(text);
     return true;
   } catch (error) {
-    return error instanceof JsonSyntaxError && error.index >= second[0].length; // all of a second line fitted to the first
+    return error instanceof JsonSyntaxError && error.index >= end; // all of a second line fitted to the first
   }
 }
 
@@ -117,10 +131,15 @@ export class LineReader {
       const from = start;
       start = end + 1;
       let value: unknown;
+      let parsed = true;
       try {
         value = JSON.parse(text);
+        parsed = !mayBeTooDeep(text);
       } catch {
         if (blank.test(text)) continue;
+        parsed = false;
+      }
+      if (!parsed) {
         const second = secondLook(text, `${path}:${this.line}`);
         if (second instanceof FormatError) {
           if (this.atStart && isPrettyPrinted(block.slice(from) + (behind?.toString("utf8") ?? ""))) throw this.prettyPrinted(text);

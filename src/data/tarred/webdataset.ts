@@ -1,4 +1,5 @@
 /** Ordinary WebDataset tars: consecutive members with one key are a sample; audio is told by its suffix, text and times come from json and txt members. */
+import { mayBeTooDeep } from "../../formats/pythonJson.ts";
 import type { TarMember } from "../../formats/tar/index.ts";
 import { ManifestError } from "../../util/errors.ts";
 import { type ManifestEntry, parseEntry } from "../manifest/entry.ts";
@@ -90,8 +91,9 @@ export function sampleEntry(sample: WebdatasetSample, tar: string, { json, text 
   let value: Record<string, unknown> = {};
   if (json) {
     let parsed: unknown;
+    const written = json.toString("utf8");
     try {
-      parsed = JSON.parse(json.toString("utf8"));
+      parsed = mayBeTooDeep(written) ? undefined : JSON.parse(written);
     } catch {
       parsed = undefined;
     }

@@ -72,6 +72,23 @@ test("a single truncated line is not taken for pretty printing", async () => {
   await expect(read('{"a": 1,\n{"a": 2}\n')).rejects.toMatchObject({ code: "JSONL_BAD_LINE" });
 });
 
+test("long lines and deep ones are read or named at once, first in the manifest or not", async () => {
+  const [n, deep] = [1_000_000, "[".repeat(1_000_000)];
+  for (const [text, at] of [
+    [deep, ":1:992"],
+    [`${deep}${"]".repeat(n)}`, ":1:992"],
+    [`{"a": ${deep}NaN${"]".repeat(n)}}`, ":1:997"],
+    [`{"a": "${"x".repeat(n)}`, `:1:${n + 8}`],
+    [`${"x".repeat(n)}`, ":1:1"],
+  ] as const) {
+    await expect(read(`${text}\n`)).rejects.toMatchObject({ code: "JSONL_BAD_LINE", at: `${folder}/in.jsonl${at}` });
+    const errors: LineError[] = [];
+    expect(await read(`{"a": 1}\n${text}\n{"b": 2}\n`, { onError: (error) => errors.push(error) })).toHaveLength(2);
+    expect(errors).toHaveLength(1);
+  }
+  expect(await read(`{"a": "${"[".repeat(n)}"}`)).toHaveLength(1); // brackets of a text are not depth
+});
+
 test("commas, lists, brace patterns and gzip name several manifests, in order", async () => {
   for (const i of [0, 1, 2]) write(`shard_${i}.json`, `{"n": ${i}}\n`);
   write("z.jsonl.gz", gzipSync('{"n": 9}\n'));

@@ -39,7 +39,7 @@ export class Texts {
     this.characters.add(typeof lang === "string" ? lang.replace(/^<\|(.+)\|>$/, "$1") : "", text, at);
     const bad = controls.exec(text)?.[0];
     if (bad === undefined) return text;
-    const beginning = [...text].slice(0, 40).join("");
+    const beginning = [...text.slice(0, 80)].slice(0, 40).join("");
     const message = `${showCharacter(bad)} in "${beginning.replace(/[\p{C}]/gu, "\u00b7")}"`;
     const mended = text.replace(controlRuns, " ").trim();
     line.found("controlCharacter", message, typeof written === "string" ? (mender) => mender.set("controlCharacter", message, "text", mended) : undefined);

@@ -8,7 +8,8 @@ import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileError } from "../../../formats/atomic.ts";
 import { readBytes } from "../../../formats/byteSource.ts";
-import { JsonSyntaxError, parsePython, plainValue } from "../../../formats/pythonJson.ts";
+import { columnOf } from "../../../formats/jsonSyntax.ts";
+import { JsonSyntaxError, mayBeTooDeep, parsePython, plainValue } from "../../../formats/pythonJson.ts";
 import { toFsPath } from "../../../formats/surrogateEscape.ts";
 import { FormatError, ManifestError } from "../../../util/errors.ts";
 
@@ -134,14 +135,19 @@ class Rows {
 /** @throws FormatError JSONL_BAD_LINE; ManifestError MANIFEST_NOT_AN_OBJECT */
 function parseLine(text: string, place: () => string): Record<string, unknown> {
   let value: unknown;
+  let parsed = true;
   try {
     value = JSON.parse(text);
+    parsed = !mayBeTooDeep(text);
   } catch {
+    parsed = false;
+  }
+  if (!parsed) {
     try {
       value = plainValue(parsePython(text)); // Python takes NaN and Infinity
     } catch (cause) {
       if (!(cause instanceof JsonSyntaxError)) throw cause;
-      const column = [...text.slice(0, cause.index)].length + 1;
+      const column = columnOf(text, cause.index);
       throw new FormatError("JSONL_BAD_LINE", { at: `${place()}:${column}`, message: cause.message, fix: "mend the line, or find all such lines: serac manifest check", cause });
     }
   }
