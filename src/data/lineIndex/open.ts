@@ -3,7 +3,7 @@
  * manifest's size changes, or its times and then its SHA-256.
  */
 import { createHash } from "node:crypto";
-import { closeSync, openSync, readSync, statSync } from "node:fs";
+import { closeSync, openSync, readSync } from "node:fs";
 import { fileError } from "../../formats/atomic.ts";
 import { readBytes } from "../../formats/byteSource.ts";
 import type { ErrorCode } from "../../util/errorCodes.ts";
@@ -12,6 +12,7 @@ import type { LineError } from "../manifest/lines.ts";
 import { type BuildOptions, IndexBuilder, type LineIndex } from "./build.ts";
 import { readColumns, writeColumns } from "./columnFile.ts";
 import type { LineFormat } from "./format.ts";
+import { clockTick, type FileIdentity, identityOf, isClearlyYounger } from "./identity.ts";
 
 /** How to open an index. */
 export interface OpenIndexOptions extends BuildOptions {
@@ -25,27 +26,8 @@ const version = 2;
 const chunkSize = 1 << 20;
 /** Indices of manifests with more bad lines are not kept. */
 const mostErrors = 1000;
-/** Nanoseconds within which file systems may give two changes the same time; some count in seconds. */
-const clockTick = 2_000_000_000n;
-
 /** @returns the file that keeps the index of a manifest @param key that of the format */
 export const lineIndexPath = (manifest: string, key = ""): string => `${manifest}${key === "" ? "" : `.${key}`}.index`;
-
-interface FileIdentity {
-  size: number;
-  /** Times of the last change of content and of anything, in nanoseconds. */
-  mtime: string;
-  ctime: string;
-}
-
-function identityOf(path: string): FileIdentity {
-  try {
-    const { size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
-    return { size: Number(size), mtime: String(mtimeNs), ctime: String(ctimeNs) };
-  } catch (error) {
-    throw fileError(path, "read", error);
-  }
-}
 
 const written = (path: string): FormatError =>
   new FormatError("FILE_CHANGED", { at: path, message: "the manifest was written to while it was read", fix: "start again when nothing writes to it" });
@@ -168,8 +150,7 @@ function read(path: string, file: string, identity: FileIdentity): LineIndex | u
     texts: undefined,
   };
   const sameTimes = header.mtime === identity.mtime && header.ctime === identity.ctime;
-  const builtAfter = BigInt(identityOf(file).mtime) - BigInt(identity.mtime);
-  if (sameTimes && builtAfter > clockTick) return index;
+  if (sameTimes && isClearlyYounger(identityOf(file), identity)) return index;
   // Copied, touched, or perhaps written to again within a tick of the clock: the content tells.
   if (digestOf(path) !== index.digest) return undefined;
   if (!sameTimes || BigInt(Date.now()) * 1_000_000n - BigInt(identity.mtime) > clockTick) keep(file, index, identity, undefined);

@@ -31,4 +31,22 @@ export class PackedTexts {
     if (this.last?.block !== block) this.last = { block, texts: inflateRawSync(packed).toString("utf8").split("\n") };
     return this.last.texts;
   }
+
+  /** All of it as bytes, and how to read them again. */
+  save(): { bytes: Uint8Array; sizes: number[] } {
+    const blocks = this.pending.length === 0 ? this.blocks : [...this.blocks, deflateRawSync(this.pending.join("\n"), { level: 1 })];
+    return { bytes: Buffer.concat(blocks), sizes: blocks.map(({ length }) => length) };
+  }
+
+  /** What `save` gave. */
+  static from({ bytes, sizes }: { bytes: Uint8Array; sizes: readonly number[] }, length: number): PackedTexts {
+    const texts = new PackedTexts();
+    texts.length = length;
+    let at = 0;
+    for (const size of sizes) {
+      texts.blocks.push(Buffer.from(bytes.buffer, bytes.byteOffset + at, size));
+      at += size;
+    }
+    return texts;
+  }
 }

@@ -75,6 +75,9 @@ export function refusalOf(
   return contentRefusal(cut, content) ?? filter?.why({ duration: loadedSeconds(duration, copies), text, lang });
 }
 
+/** Manifests of so many bytes have their index kept beside them; smaller ones are read in no time. */
+export const indexFrom = 1 << 20;
+
 /**
  * The name of a kind of manifest read with the settings of a config, for its index; undefined where what it depends on has no name.
  * @param kind "nemo" or "cuts"

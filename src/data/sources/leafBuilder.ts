@@ -6,10 +6,7 @@ import { badDuration, IndexedLines, type LineFormat, type LineIndex, openAnyLine
 import { ColumnSource, type Columns } from "../sampling/index.ts";
 import { copiesOf, copyOf, isSingle, loadedSeconds } from "./copies.ts";
 import type { SourceCut } from "./cut.ts";
-import { type Leaf, type LeafOptions, refusalOf } from "./leaf.ts";
-
-/** Manifests of so many bytes have their index kept beside them; smaller ones are read in no time. */
-const indexFrom = 1 << 20;
+import { indexFrom, type Leaf, type LeafOptions, refusalOf } from "./leaf.ts";
 
 /** A dataset in the making. */
 export class LeafBuilder {

@@ -1,131 +1,147 @@
 /**
- * NeMo's tarred datasets as sources. Of an utterance are kept where its member lies and, packed, what its manifest says: a hundred bytes, so that millions
- * of them are opened in little memory.
+ * NeMo's tarred datasets as sources. What opening finds is kept beside the first manifest, so that another start with the same files reads neither manifests nor
+ * the headers of tars.
  */
 import { createHash } from "node:crypto";
-import { ManifestError } from "../../util/errors.ts";
-import { NumberList } from "../../util/hash.ts";
-import { PackedTexts } from "../lineIndex/index.ts";
-import { makeCut } from "../manifest/cuts.ts";
-import { parseEntry } from "../manifest/entry.ts";
-import type { ManifestObject } from "../manifest/lines.ts";
+import { ManifestError, SeracError } from "../../util/errors.ts";
+import { LeftOut } from "../filter.ts";
+import { identityOf, lineIndexPath } from "../lineIndex/index.ts";
 import type { ShardSpec } from "../shards.ts";
-import { eachTarredShard } from "../tarred/eachShard.ts";
-import type { TarredItem, TarredShard } from "../tarred/opened.ts";
-import { reasons } from "../tarred/report.ts";
-import type { SourceCut } from "./cut.ts";
-import type { Leaf, LeafOptions } from "./leaf.ts";
+import { datasetFiles, eachTarredShard } from "../tarred/eachShard.ts";
+import type { TarredShard } from "../tarred/opened.ts";
+import { type Reason, reasons } from "../tarred/report.ts";
+import { formatKey, indexFrom, type Leaf, type LeafOptions, refusalOf } from "./leaf.ts";
 import { LeafBuilder } from "./leafBuilder.ts";
 import { sourceCut } from "./nemo.ts";
+import { type TarredFindings, TarredRows } from "./tarredRows.ts";
 
-/** The member's name, the manifest, the number of the line, and the line. */
-type Said = readonly [name: string, manifest: string, line: number, value: ManifestObject];
-
-/** Utterances of tars in little memory. */
-class TarredRows {
-  private readonly tars: string[] = [];
-  private readonly tarOf = new NumberList(Uint32Array);
-  private readonly offsets = new NumberList();
-  private readonly sizes = new NumberList();
-  private readonly said = new PackedTexts();
-  private readonly hash = createHash("sha256");
-  private known: string | undefined;
-
-  get length(): number {
-    return this.said.length;
-  }
-
-  push({ cut: { member, origin, audioPath }, value }: TarredItem): void {
-    if (this.tars.at(-1) !== audioPath) this.tars.push(audioPath);
-    this.tarOf.push(this.tars.length - 1);
-    this.offsets.push(member?.offset ?? 0);
-    this.sizes.push(member?.size ?? 0);
-    const colon = origin.lastIndexOf(":");
-    const text = JSON.stringify([member?.name ?? "", origin.slice(0, colon), Number(origin.slice(colon + 1)), value] satisfies Said);
-    this.hash.update(text);
-    this.said.push(text);
-  }
-
-  private saidOf(row: number): Said {
-    return JSON.parse(this.said.at(row)) as Said;
-  }
-
-  where(row: number): string {
-    const [, manifest, line] = this.saidOf(row);
-    return `${manifest}:${line}`;
-  }
-
-  /** Changes with any entry; call it once all are there. */
-  fingerprint(): string {
-    this.known ??= this.hash.digest("hex");
-    return this.known;
-  }
-
-  cut(row: number, options: LeafOptions): SourceCut {
-    const [name, path, line, value] = this.saidOf(row);
-    const entry = parseEntry({ value, line, path }, { needDuration: false });
-    const member = { name, offset: this.offsets.get(row), size: this.sizes.get(row) };
-    return sourceCut(makeCut(entry, name, { audioPath: this.tars[this.tarOf.get(row)] as string, member }), value, undefined, options);
-  }
-}
-
-/** What is collected of a dataset while its shards pass by. */
+/** What is collected of a dataset while its shards pass by: bounds are looked at later. */
 class Collected {
-  readonly builder: LeafBuilder;
-  readonly rows = new TarredRows();
-  readonly shardRows: number[] = [];
-  readonly paths: string[] = [];
+  readonly rows = TarredRows.empty();
+  readonly leftOut = new LeftOut();
+  readonly shards: [string, number][] = [];
+  /** Nothing was wrong, so that another start would find the same. */
+  isClean = true;
   private readonly options: LeafOptions;
+  private readonly builder: LeafBuilder;
   private seen = 0;
 
-  constructor(options: LeafOptions) {
+  constructor(options: LeafOptions, builder: LeafBuilder) {
     this.options = options;
-    this.builder = new LeafBuilder(options);
+    this.builder = builder;
   }
 
   take({ path, items }: TarredShard): void {
-    const { builder, rows, options } = this;
+    const { rows, options, builder } = this;
     const before = rows.length;
-    this.paths.push(path);
     for (const item of items) {
       const { cut, value } = item;
       try {
         if (Number.isNaN(cut.duration))
           throw new ManifestError("MANIFEST_NO_DURATION", { at: cut.origin, message: 'no "duration"', fix: "add the length in seconds: serac tar verify --fix" });
-        if (builder.acceptCut(sourceCut(cut, value, undefined, options))) rows.push(item);
+        const one = sourceCut(cut, value, undefined, options);
+        const refusal = refusalOf(one, options);
+        if (refusal === undefined) rows.push(item, builder.tokensOf(one));
+        else this.leftOut.add(refusal, one.origin);
       } catch (error) {
         if (!(error instanceof ManifestError)) throw error;
+        this.isClean = false;
         builder.bad(error);
       }
     }
-    this.shardRows.push(rows.length - before);
+    this.shards.push([path, rows.length - before]);
     this.seen += items.length;
     options.onProgress?.(this.seen);
   }
 }
 
-/** A tarred dataset; its utterances are found by the places of their members. @throws what openTarred throws; ManifestError SOURCE_EMPTY */
-export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSpec; tars: ShardSpec; at: string }, options: LeafOptions): Promise<Leaf> {
-  let collected = new Collected(options);
+const damages: readonly Reason[] = ["unusableLines", "damaged"];
+
+/** The file that keeps a dataset as it was opened with these settings; undefined where none is to be. */
+function keptFile(files: readonly string[], manifests: readonly string[], options: LeafOptions): string | undefined {
+  const key = formatKey("tarred", options);
+  const [first] = manifests;
+  if (key === undefined || first === undefined || manifests.includes("-")) return undefined;
+  if (manifests.reduce((sum, path) => sum + identityOf(path).size, 0) < indexFrom) return undefined;
+  return lineIndexPath(first, `${key}-${createHash("sha256").update(files.join("\n")).digest("hex").slice(0, 12)}`);
+}
+
+/** Opens a dataset: as it was kept, or anew. @throws what openTarred throws */
+async function open(
+  manifest: ShardSpec,
+  tars: ShardSpec,
+  options: LeafOptions,
+  newBuilder: () => LeafBuilder,
+): Promise<{ rows: TarredRows; findings: TarredFindings; builder: LeafBuilder }> {
+  const { onBad, onWarning } = options;
+  const { manifests, files } = datasetFiles(manifest, tars);
+  const file = keptFile(files, manifests, options);
+  const kept = file === undefined ? undefined : TarredRows.load(file, files);
+  if (kept) {
+    kept.findings.warnings.forEach(onWarning);
+    return { ...kept, builder: newBuilder() };
+  }
+  const warnings: string[] = [];
+  const say = (message: string): void => {
+    warnings.push(message);
+    onWarning(message);
+  };
+  let builder = newBuilder();
+  let collected = new Collected(options, builder);
   const report = await eachTarredShard(
-    { manifest, tars, index: true, onDamaged: options.onBad, onWarning: options.onWarning },
+    { manifest, tars, index: true, onDamaged: onBad, onWarning: say },
     {
       take: (shard) => collected.take(shard),
       restart: () => {
-        collected = new Collected(options);
+        builder = newBuilder();
+        collected = new Collected(options, builder);
       },
     },
   );
-  const { builder, rows, paths, shardRows } = collected;
-  for (const [reason, { count, examples }] of report.findings) builder.leftOut.add(reasons[reason], examples[0] as string, count);
-  for (const note of report.notes) options.onWarning(note);
+  const { rows, shards, leftOut, isClean } = collected;
+  for (const note of report.notes) say(note);
+  for (const [reason, { count, examples }] of report.findings) leftOut.add(reasons[reason], examples[0] as string, count);
+  const findings: TarredFindings = { shards, leftOut: Array.from(leftOut.counts, ([reason, { count, example }]) => [reason, count, example]), warnings };
+  if (file !== undefined && isClean && damages.every((reason) => report.count(reason) === 0)) {
+    try {
+      rows.save(file, files, findings);
+    } catch (error) {
+      if (!(error instanceof SeracError)) throw error;
+      onWarning(`${file} cannot be written, so that the dataset is opened anew at the next start (${error.message})`);
+    }
+  }
+  return { rows, findings, builder };
+}
+
+/** A tarred dataset; its utterances are found by the places of their members. @throws what openTarred throws; ManifestError SOURCE_EMPTY */
+export async function nemoTarredLeaf({ manifest, tars, at }: { manifest: ShardSpec; tars: ShardSpec; at: string }, options: LeafOptions): Promise<Leaf> {
+  const { rows, findings, builder } = await open(manifest, tars, options, () => new LeafBuilder(options));
+  const { shards, leftOut } = findings;
+  for (const [reason, count, example] of leftOut) builder.leftOut.add(reason, example, count);
+  const kept = new Uint32Array(rows.length);
+  let count = 0;
+  let row = 0;
+  const origin = (): string => rows.where(row);
+  const shardUtterances = shards.map(([, utterances]) => {
+    const before = count;
+    for (const end = row + utterances; row < end; row++) {
+      try {
+        if (builder.accept(rows.duration(row), rows.tokensOf(row), origin)) kept[count++] = row;
+      } catch (error) {
+        if (!(error instanceof ManifestError)) throw error;
+        builder.bad(error);
+      }
+    }
+    return count - before;
+  });
+  const [first = ["", 0] as const] = shards;
   return builder.build({
-    name: paths.length === 1 ? (paths[0] as string) : `${paths[0]} and ${paths.length - 1} more`,
+    name: shards.length === 1 ? first[0] : `${first[0]} and ${shards.length - 1} more`,
     at,
     kind: "nemo_tarred",
-    load: async (wanted) => Array.from(wanted, (row) => builder.finish(rows.cut(row, options), row)),
-    where: (row) => rows.where(row),
+    load: async (wanted) => Array.from(wanted, (utterance) => builder.finish(rows.cut(kept[utterance] as number, options), utterance)),
+    where: (utterance) => rows.where(kept[utterance] as number),
     fingerprint: () => rows.fingerprint(),
-    shardUtterances: shardRows,
+    shardUtterances,
   });
 }

@@ -43,6 +43,13 @@ function partsOf(manifest: ShardSpec, tars: ShardSpec): Part[] {
   return [{ manifests: manifestPaths(manifest), tars: localPaths(tars, "tarred_audio_filepaths") }];
 }
 
+/** The files of a dataset, in the order in which they are read. @throws ConfigError CONFIG_BAD_VALUE */
+export function datasetFiles(manifest: ShardSpec, tars: ShardSpec): { manifests: string[]; files: string[] } {
+  const parts = partsOf(manifest, tars);
+  const manifests = parts.flatMap((part) => part.manifests);
+  return { manifests, files: [...manifests, ...parts.flatMap((part) => part.tars)] };
+}
+
 /** Tars that are worked on at a time, with their entries. */
 const atOnce = 4;
 

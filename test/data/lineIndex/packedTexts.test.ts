@@ -14,6 +14,8 @@ test("every text is found by its number, in any order", () =>
         const packed = new PackedTexts();
         for (const text of texts) packed.push(text);
         expect(packed.length).toBe(texts.length);
+        const saved = PackedTexts.from(packed.save(), packed.length);
+        if (texts.length > 0) for (const place of places) expect(saved.at(place % texts.length)).toBe(texts[place % texts.length]);
         if (texts.length > 0) for (const place of places) expect(packed.at(place % texts.length)).toBe(texts[place % texts.length]);
       },
     ),

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -261,6 +261,38 @@ describe("tarred datasets", () => {
     const tars1 = new Set((await cutsOf(endless.source, { most: 4 })).map(({ audioPath }) => audioPath));
     expect(tars1.size).toBeLessThanOrEqual(2);
   });
+});
+
+test("a large tarred dataset is opened once: another start reads neither manifests nor tars, until one of them changes", async () => {
+  const shards = simpleShards([20, 15, 30]).map(({ members, lines }, shard) => ({
+    members,
+    lines: lines.map((line, i) => ({ ...line, note: "x".repeat(20_000), ...(i === 3 ? { validation_status: "bad" } : {}), ...(i === 4 && shard === 1 ? { duration: 0.01 } : {}) })),
+  }));
+  const { tars, manifests } = writeDataset(at("kept"), shards);
+  const files = [0, 1, 2].flatMap((i) => [at("kept", `audio_${i}.tar`), at("kept", "sharded_manifests", `manifest_${i}.json`)]);
+  for (const file of files) utimesSync(file, 1_000_000, 1_000_000);
+  const start = async (extra: object) => {
+    let read = 0;
+    const options = { ...quiet, onProgress: (count: number) => void (read = count) };
+    const { source, leaves } = await openSources({ manifest_filepath: manifests, tarred_audio_filepaths: tars, force_finite: true, ...extra }, options);
+    const cuts = await cutsOf(source, { shuffle: true });
+    return { read, told: { cuts, left: leaves[0]?.leftOut.lines(), shards: leaves[0]?.shards.map(({ length }) => length), fingerprint: source.fingerprint() } };
+  };
+  const built = await start({});
+  expect(built.read).toBe(65);
+  expect(built.told.shards).toEqual([19, 14, 29]);
+  const kept = await start({});
+  expect(kept.read).toBe(0);
+  expect(kept.told).toEqual(built.told);
+  for (const cut of kept.told.cuts.slice(0, 5)) expect(levelOf(await sourceSamples(cut, rate))).toBe(Number(cut.text.slice(1)));
+  // Bounds are no part of what is kept.
+  const bounded = await start({ min_duration: 0.05 });
+  expect([bounded.read, bounded.told.cuts.length]).toEqual([0, 61]);
+  expect(bounded.told.left).toEqual(["3 with a validation_status that is not pass", "1 shorter than min_duration, 0.05 s"].map((line) => expect.stringContaining(line)));
+  expect((await start({ keep: "bad" })).read).toBe(65);
+  utimesSync(at("kept", "audio_1.tar"), 2_000_000, 2_000_000);
+  expect((await start({})).read).toBe(65);
+  expect((await start({})).read).toBe(0);
 });
 
 test("slice_length gives some utterances in a row of each shard, others in another epoch, with exact restarts", async () => {
