@@ -18,11 +18,12 @@ async function* pcm16(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Float32
   }
 }
 
-/** The samples of a file at a rate. @throws AudioError, which names the file */
+/** The samples of a file at a rate, a second at a time. @throws AudioError, which names the file */
 async function* samplesOf(file: string, sampleRate: number): AsyncGenerator<Float32Array> {
   const audio = await readAudio(file);
   const samples = toMono(audio);
-  yield audio.sampleRate === sampleRate ? samples : await resample(samples, audio.sampleRate, sampleRate);
+  const atRate = audio.sampleRate === sampleRate ? samples : await resample(samples, audio.sampleRate, sampleRate);
+  for (let i = 0; i < atRate.length; i += sampleRate) yield atRate.subarray(i, i + sampleRate);
 }
 
 /** What a stream of samples gives; `seen` gets the text whenever it has grown. */
@@ -32,8 +33,8 @@ async function transcribeStream(recognizer: StreamingRecognizer, samples: AsyncI
     let length = 0;
     const decode = (): void => {
       while (recognizer.step([stream]) > 0) {
-        if (stream.tokens.length > length) seen(stream);
-        length = stream.tokens.length;
+        if (stream.tokenCount > length) seen(stream);
+        length = stream.tokenCount;
       }
     };
     for await (const piece of samples) {

@@ -76,6 +76,11 @@ export class RecognitionStream {
     return this.tokenizer.decode(this.ids);
   }
 
+  /** Number of tokens so far. */
+  get tokenCount(): number {
+    return this.ids.length;
+  }
+
   /** The same in tokens, with their times. */
   get tokens(): TimedToken[] {
     return this.ids.map((id, i) => ({ piece: this.tokenizer.idToPiece(id), time: Number(((this.idFrames[i] as number) * secondsPerFrame).toFixed(2)) }));
@@ -101,7 +106,7 @@ export class RecognitionStream {
     this.idFrames.push(...frames);
     this.encoderFrames += encoderFrames;
     this.position += this.encoder.shift;
-    this.features = this.features.slice(this.encoder.shift * this.bins);
+    this.features = this.features.subarray(this.encoder.shift * this.bins); // copied where more comes, not at every chunk
     if (this.done) this.free();
   }
 
