@@ -35,8 +35,10 @@ export const train = command({
       },
     });
     if (out.json) out.print(JSON.stringify(result));
+    else if (result.diagnostics) for (const line of result.diagnostics) out.print(line);
     else out.print(result.checkpoint);
     if (result.interrupted) return 130;
+    if (result.diagnostics) return 0;
     const test = options.validManifest?.[0] ?? "test.jsonl";
     if (result.checkpoint.includes("epoch-"))
       out.next(

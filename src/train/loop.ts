@@ -1,36 +1,28 @@
 /** Training: epochs of batches, validation, checkpoints. Source: icefall zipformer/train.py. */
-import { createHash } from "node:crypto";
-import { appendFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { LoaderState, SpeechBatch } from "../data/index.ts";
-import { makeWritableFolder } from "../formats/atomic.ts";
-import {
-  AsrModel,
-  asrModelOptions,
-  batchPath,
-  disposeCheckpoint,
-  epochPath,
-  modelOptions,
-  readTokenizer,
-  removeOldCheckpoints,
-  saveCheckpoint,
-  savedEpochs,
-  startAverage,
-  updateAverage,
-} from "../models/index.ts";
-import { Eden, ScaledAdam } from "../optim/index.ts";
-import { errorRate, SentencePiece } from "../text/index.ts";
-import { autocast, checkDevice, Generator, scope, setThreads, type Tensor } from "../torch/index.ts";
-import { ConfigError, TrainError } from "../util/errors.ts";
+import { batchPath, disposeCheckpoint, epochPath, saveCheckpoint, startAverage, updateAverage } from "../models/index.ts";
+import { errorRate } from "../text/index.ts";
+import { checkDevice, scope, setThreads, type Tensor } from "../torch/index.ts";
+import { ConfigError } from "../util/errors.ts";
 import { canonicalName, parseOptions } from "../util/options.ts";
-import { Random } from "../util/random.ts";
-import { adjustedBatchCount, batchLoss } from "./loss.ts";
-import { addLosses, type LossSums, perFrame, showLosses, sumLosses } from "./metrics.ts";
+import { BadBatches, describeBatch } from "./badBatches.ts";
+import { Diagnostics } from "./diagnostics.ts";
+import { envInfo } from "./envInfo.ts";
+import { GradScaleWatch } from "./gradScale.ts";
+import { InfCheck } from "./infCheck.ts";
+import { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
+import { type OpenRun, openRun } from "./openRun.ts";
 import { checkTrainOptions, type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";
 import type { ReplicaState } from "./replicaState.ts";
-import { type Part, Replicas, splitBatch } from "./replicas.ts";
-import { checkpointOf, loadResumable, type RunParts, restoreParts, savedPlace } from "./runState.ts";
-import { TrainData, type TrainEpoch } from "./trainData.ts";
+import { Replicas } from "./replicas.ts";
+import type { RunLog } from "./runLog.ts";
+import { RunSaver } from "./runSaver.ts";
+import { checkpointOf, loadResumable, makeParts, type RunParts, restoreParts, savedPlace } from "./runState.ts";
+import type { Tokens } from "./tokens.ts";
+import type { TrainData, TrainEpoch } from "./trainData.ts";
+import { type GradientWatch, Updater } from "./updater.ts";
 import { type Validation, validate } from "./validate.ts";
 
 /** Who is told how training goes. */
@@ -52,6 +44,8 @@ export interface TrainResult {
   validWer: number | undefined;
   /** True when training was asked to stop before its end. */
   interrupted: boolean;
+  /** Lines of --print-diagnostics, after which nothing was saved. */
+  diagnostics?: string[] | undefined;
 }
 
 const silent: TrainReporter = { say: () => {} };
@@ -68,37 +62,36 @@ export async function train(input: TrainOptionsInput, { signal, report = silent 
   return trainer.run(signal);
 }
 
-/** A run from the start would replace the epochs of an earlier one. @throws TrainError TRAIN_EXISTS */
-function refuseToOverwrite(expDir: string): void {
-  const epochs = savedEpochs(expDir);
-  const [last] = epochs;
-  if (last === undefined) return;
-  throw new TrainError("TRAIN_EXISTS", {
-    at: expDir,
-    message: `it holds ${epochs.length} epochs of an earlier run`,
-    fix: `go on with --start-epoch ${last + 1}, or give another --exp-dir`,
-  });
-}
+/** Batches over which --print-diagnostics looks. */
+const diagnosedBatches = 6;
 
 /** What lives as long as training does. */
 class Trainer {
   private readonly options: TrainOptions;
   private readonly report: TrainReporter;
-  private readonly tokenizer: Tokens;
+  private readonly log: RunLog;
+  private readonly open: OpenRun;
+  private readonly tokens: Tokens;
   private readonly data: TrainData;
   private readonly parts: RunParts;
+  private readonly saver: RunSaver;
+  private readonly bad: BadBatches;
+  private readonly gradScale: GradScaleWatch;
+  private readonly watches: (GradientWatch & { close(): void })[] = [];
+  private readonly diagnostics: Diagnostics | undefined;
   private average: Map<string, Tensor>;
   private replicas: Replicas | undefined;
   private replicaStates: readonly ReplicaState[] | undefined;
+  private updater: Updater | undefined;
 
   private epoch: number;
   private batches: TrainEpoch | undefined;
   /** Where the data stood in the checkpoint that the run goes on from. */
   private saved: { state: LoaderState; batchesDone: number } | undefined;
-  private b = 0;
+  /** Batches that the checkpoint has behind it. */
+  private resumedFrom = 0;
   private total: LossSums | undefined;
-  private bestValidLoss: number | undefined;
-  private bestValidEpoch: number | undefined;
+  private readonly best = { trainLoss: Number.POSITIVE_INFINITY, trainEpoch: -1, validLoss: Number.POSITIVE_INFINITY, validEpoch: -1 };
   private lastWer: number | undefined;
   private lastValidLoss: number | undefined;
 
@@ -106,38 +99,42 @@ class Trainer {
     checkDevice(options.device);
     const share = Math.max(1, Math.floor(options.threads / options.replicas));
     if (options.threads > 0 || options.replicas > 1) setThreads(share);
-    const tokenizer = new Tokens(readTokenizer(options.bpeModel), options.bpeModel);
-    const data = await TrainData.open({ options, given, tokenizer: tokenizer.model, tokenizerKey: tokenizer.key, say: (line) => report.say(line) }, (text) => tokenizer.of(text));
+    const run = await openRun(options, given, (line) => report.say(line));
     try {
-      return new Trainer({ ...options, maxDuration: data.train.data.batchSeconds }, report, tokenizer, data);
+      return new Trainer(run, report);
     } catch (error) {
-      await data.close();
+      run.log.note(String(error), "WARNING");
+      await run.close();
       throw error;
     }
   }
 
-  private constructor(options: TrainOptions, report: TrainReporter, tokenizer: Tokens, data: TrainData) {
+  private constructor(run: OpenRun, report: TrainReporter) {
+    const { options, log, tokens, data } = run;
+    this.open = run;
     this.options = options;
     this.report = report;
-    this.tokenizer = tokenizer;
+    this.log = log;
+    this.tokens = tokens;
     this.data = data;
-    makeWritableFolder(options.expDir);
-    if (options.startEpoch === 1 && options.startBatch === 0) refuseToOverwrite(options.expDir);
-    const shape = Object.fromEntries(Object.keys(modelOptions).map((name) => [name, options[name as keyof TrainOptions]]));
-    const config = { ...parseOptions(modelOptions, shape), vocabSize: tokenizer.model.vocabSize, blankId: 0, sampleRate: options.sampleRate };
-    const generator = new Generator(options.seed, { device: options.device });
-    const model = scope(() => new AsrModel({ ...asrModelOptions(config), generator: new Generator(options.seed) }));
-    if (options.device !== "cpu") model.to({ device: options.device });
-    report.say(`model: ${model.parameterCount.toLocaleString("en")} parameters, vocabulary of ${config.vocabSize}`);
-    const optimizer = new ScaledAdam([...model.namedParameters()], { lr: options.baseLr, clippingScale: 2, log: (line) => report.say(line) });
-    const scheduler = new Eden(optimizer, { lrBatches: options.lrBatches, lrEpochs: options.lrEpochs, warmupStart: options.recipe === "2026" ? 0.1 : 0.5 });
-    this.parts = { config, model, optimizer, scheduler, generator, random: new Random(options.seed), tokenizerBytes: tokenizer.bytes };
+    const say = (line: string): void => log.say(line);
+    const env = envInfo();
+    log.note(JSON.stringify({ ...options, env_info: env }));
+    this.parts = makeParts(options, tokens, say);
+    this.saver = new RunSaver(options.expDir, say);
+    this.bad = new BadBatches(options.expDir, { limit: options.maxBadBatches, say });
+    this.gradScale = new GradScaleWatch(this.parts.scaler, options.recipe, (first) => this.onSmallScale(first));
     this.average = new Map();
     this.epoch = options.startEpoch;
     if (options.startBatch > 0) this.resume(batchPath(options.expDir, options.startBatch));
     else if (options.startEpoch > 1) this.resume(epochPath(options.expDir, options.startEpoch - 1));
-    if (this.average.size === 0) this.average = startAverage(model);
-    writeFileSync(join(options.expDir, "options.json"), `${JSON.stringify(options, null, 2)}\n`);
+    if (this.average.size === 0) this.average = startAverage(this.parts.model);
+    if (options.infCheck) this.watches.push(new InfCheck(this.parts.model, (line) => log.say(line, "WARNING")));
+    if (options.printDiagnostics) {
+      this.diagnostics = new Diagnostics(this.parts.model);
+      this.watches.push(this.diagnostics);
+    }
+    writeFileSync(join(options.expDir, "options.json"), `${JSON.stringify({ ...options, envInfo: env }, null, 2)}\n`);
   }
 
   private resume(path: string): void {
@@ -145,12 +142,11 @@ class Trainer {
     const { state } = checkpoint;
     this.average = restoreParts(this.parts, checkpoint, this.options.device);
     this.replicaStates = state.replicas;
-    this.b = state.batchIdxTrain;
-    this.setBatchCount();
+    this.resumedFrom = state.batchIdxTrain;
     this.epoch = state.batchesDone > 0 ? state.epoch : state.epoch + 1;
     if (!state.random && this.options.startBatch > 0) {
       this.epoch = state.epoch;
-      this.report.say(`${path} is icefall's: its place in the epoch and its random numbers cannot be taken over, so epoch ${this.epoch} starts at its beginning`);
+      this.log.say(`${path} is icefall's: its place in the epoch and its random numbers cannot be taken over, so epoch ${this.epoch} starts at its beginning`);
     }
     if (this.epoch > this.options.numEpochs)
       throw new ConfigError("CONFIG_BAD_VALUE", {
@@ -158,10 +154,19 @@ class Trainer {
         fix: `give --num-epochs ${this.epoch} or more`,
       });
     this.saved = savedPlace(state);
-    this.bestValidLoss = state.bestValidLoss;
-    this.bestValidEpoch = state.bestValidEpoch;
+    const { bestTrainLoss, bestTrainEpoch, bestValidLoss, bestValidEpoch, extra } = state;
+    Object.assign(this.best, {
+      ...(bestTrainLoss === undefined ? {} : { trainLoss: bestTrainLoss, trainEpoch: bestTrainEpoch ?? -1 }),
+      ...(bestValidLoss === undefined ? {} : { validLoss: bestValidLoss, validEpoch: bestValidEpoch ?? -1 }),
+    });
+    this.total = extra?.["totalLoss"] as LossSums | undefined;
     disposeCheckpoint(checkpoint);
-    this.report.say(`resumed from ${path}: epoch ${this.epoch}, ${this.b} updates done`);
+    this.log.say(`resumed from ${path}: epoch ${this.epoch}, ${state.batchIdxTrain} updates done`);
+  }
+
+  /** Batches trained on since the start of training. */
+  private get b(): number {
+    return this.updater?.b ?? this.resumedFrom;
   }
 
   async run(signal: AbortSignal | undefined): Promise<TrainResult> {
@@ -170,35 +175,20 @@ class Trainer {
       const share = Math.max(1, Math.floor(threads / replicas));
       this.replicas = new Replicas(replicas - 1, { model: this.parts.model, config: this.parts.config, options: this.options, threads: share, states: this.replicaStates });
     }
+    const { options, parts, tokens, bad, watches } = this;
+    this.updater = new Updater({ options, parts, tokens, replicas: this.replicas, bad, watches }, this.resumedFrom);
     try {
       return await this.epochs(signal);
+    } catch (error) {
+      this.log.note(String(error), "WARNING");
+      throw error;
     } finally {
+      for (const watch of this.watches.reverse()) watch.close();
       await this.replicas?.close();
-      await this.data.close();
+      await this.saver.close();
       this.dispose();
+      await this.open.close();
     }
-  }
-
-  private async epochs(signal: AbortSignal | undefined): Promise<TrainResult> {
-    const { numEpochs, expDir } = this.options;
-    let path = "";
-    let interrupted = false;
-    for (; this.epoch <= numEpochs; this.epoch++) {
-      const finished = await this.trainEpoch(signal);
-      if (!finished) {
-        interrupted = signal?.aborted ?? false;
-        path = batchPath(expDir, this.b);
-        await this.save(path);
-        this.report.say(`saved ${path}; to go on: --start-batch ${this.b}`);
-        break;
-      }
-      await this.validateNow(this.options.werInterval > 0 && (this.epoch % this.options.werInterval === 0 || this.epoch === numEpochs));
-      path = epochPath(expDir, this.epoch);
-      await this.save(path, true);
-    }
-    await this.batches?.close();
-    for (const line of this.data.train.leftOut.lines()) this.report.say(`left out while training: ${line}`);
-    return { checkpoint: path, epochs: this.epoch - (path.includes("checkpoint-") ? 0 : 1), updates: this.b, validLoss: this.lastValidLoss, validWer: this.lastWer, interrupted };
   }
 
   private dispose(): void {
@@ -207,11 +197,46 @@ class Trainer {
     this.parts.model.dispose();
   }
 
+  private async epochs(signal: AbortSignal | undefined): Promise<TrainResult> {
+    const { options, best } = this;
+    const { numEpochs } = options;
+    let path = "";
+    let interrupted = false;
+    for (; this.epoch <= numEpochs; this.epoch++) {
+      const finished = await this.trainEpoch(signal);
+      if (this.diagnostics && (this.batches?.done ?? 0) >= diagnosedBatches) return { ...this.result(path), diagnostics: this.diagnostics.lines() };
+      if (!finished) {
+        interrupted = signal?.aborted ?? false;
+        path = await this.save({ prune: false });
+        await this.saver.settled();
+        this.log.say(`saved ${path}; to go on: --start-batch ${this.b}`);
+        break;
+      }
+      const loss = this.total && (perFrame(this.total).loss as number);
+      if (loss !== undefined && loss < best.trainLoss) Object.assign(best, { trainLoss: loss, trainEpoch: this.epoch });
+      await this.validateNow(options.werInterval > 0 && (this.epoch % options.werInterval === 0 || this.epoch === numEpochs));
+      path = await this.save({ complete: true });
+    }
+    await this.batches?.close();
+    await this.saver.settled();
+    for (const line of this.data.train.leftOut.lines()) this.log.say(`left out while training: ${line}`);
+    if (this.bad.total > 0) this.log.say(`left out while training: ${this.bad.total} batches whose loss was not finite, listed in ${this.bad.path}`);
+    this.log.note("Done!");
+    return { ...this.result(path), interrupted };
+  }
+
+  private result(checkpoint: string): TrainResult {
+    const epochs = this.epoch - (checkpoint.includes("checkpoint-") ? 0 : 1);
+    return { checkpoint, epochs, updates: this.b, validLoss: this.lastValidLoss, validWer: this.lastWer, interrupted: false };
+  }
+
   /** @returns false when training shall stop in the middle of the epoch */
   private async trainEpoch(signal: AbortSignal | undefined): Promise<boolean> {
-    const { options, epoch } = this;
+    const { options, epoch, log } = this;
     const { model, random, generator, scheduler } = this.parts;
+    const updater = this.updater as Updater;
     scheduler.stepEpoch(epoch - 1);
+    log.scalars({ "train/epoch": epoch }, updater.b);
     const batches = await this.data.epoch(epoch, this.batches, this.saved);
     let trained = this.saved?.batchesDone ?? 0;
     this.saved = undefined;
@@ -219,73 +244,76 @@ class Trainer {
     model.train({ random, generator });
     const started = performance.now();
     let audioSeconds = 0;
+    let saveIsDue = false;
     for (;;) {
-      if (!batches.atEnd && (signal?.aborted || (options.maxSteps > 0 && this.b >= options.maxSteps))) return false;
+      const stop = signal?.aborted || (options.maxSteps > 0 && updater.b >= options.maxSteps);
+      if (!batches.atEnd && stop && updater.isWhole) return false;
       const batch = await batches.next();
       if (!batch) break;
-      const sums = await this.step(batch);
+      this.checkBins(batch);
+      const sums = await this.update(batch);
       trained++;
       audioSeconds += batch.audioSeconds;
-      this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
+      if (sums) this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
       const { done, total } = batches;
+      const batchIdx = done - 1; // as icefall counts them
       const rate = audioSeconds / ((performance.now() - started) / 1000);
-      this.report.progress?.(done, total, `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`);
-      if (this.b % options.logInterval === 0) this.log(batch, sums, rate);
-      if (this.b % options.saveEveryN === 0) {
-        await this.save(batchPath(options.expDir, this.b));
-        removeOldCheckpoints(options.expDir, options.keepLastK);
+      if (this.total)
+        this.report.progress?.(done, total, `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`);
+      if (this.diagnostics && done >= diagnosedBatches) return true;
+      saveIsDue ||= updater.b % options.saveEveryN === 0;
+      if (saveIsDue && updater.isWhole) {
+        await this.save();
+        saveIsDue = false;
       }
+      this.gradScale.afterBatch(batchIdx);
+      if (sums && batchIdx % options.logInterval === 0) this.logBatch(batch, sums, rate, batchIdx);
       if (done % options.validInterval === 0 && !batches.atEnd) {
         await this.validateNow(false);
         model.train({ random, generator });
       }
       await new Promise((resume) => setImmediate(resume)); // Ctrl-C is only seen when the event loop turns
     }
+    updater.apply();
     if (trained === 0) throw this.data.train.noneUsable();
     return true;
   }
 
-  private async step(batch: SpeechBatch): Promise<LossSums> {
-    const { options } = this;
-    const { model, optimizer, scheduler } = this.parts;
-    this.checkBins(batch);
-    if (this.b % 10 === 0) this.setBatchCount();
-    this.b++;
-    const y = batch.cuts.map((cut) => this.tokenizer.of(cut.text));
-    const [own, ...others] = splitBatch(batch, y, options.replicas) as [Part, ...Part[]];
-    const running = this.replicas?.run(others, { b: this.b, batchCount: adjustedBatchCount(this.b - 1, options) });
-    running?.catch(() => {}); // awaited below
-    let sums = scope(() => {
-      const { loss, sums } = autocast({ device: options.device, enabled: options.useBf16 }, () => batchLoss(model, own.inputs, own.y, options, this.b));
-      if (Number.isFinite(sums.loss)) loss.backward();
+  /** One batch. What fails is kept to be looked at: the model, and which utterances were in the batch. */
+  private async update(batch: SpeechBatch): Promise<LossSums | undefined> {
+    const { options, parts } = this;
+    const updater = this.updater as Updater;
+    try {
+      const sums = await updater.step(batch);
+      if (updater.b % options.averagePeriod === 0) updateAverage(this.average, parts.model, { batchIdxTrain: updater.b, averagePeriod: options.averagePeriod });
       return sums;
-    });
-    for (const part of (await running)?.() ?? []) sums = sumLosses(sums, part);
-    if (!Number.isFinite(sums.loss)) this.refuse(batch, sums);
-    scope(() => {
-      scheduler.stepBatch(this.b);
-      optimizer.step();
-      optimizer.zeroGrad();
-      if (this.b % options.averagePeriod === 0) updateAverage(this.average, model, { batchIdxTrain: this.b, averagePeriod: options.averagePeriod });
-    });
-    return sums;
+    } catch (error) {
+      this.saveBadModel("");
+      const path = join(options.expDir, "bad-batch.jsonl");
+      writeFileSync(path, describeBatch(batch, { update: updater.b }));
+      this.log.say(`update ${updater.b} failed: the model is in ${join(options.expDir, "bad-model-0.pt")}, its utterances are listed in ${path}`, "WARNING");
+      throw error;
+    }
   }
 
-  private setBatchCount(): void {
-    this.parts.model.setBatchCount(adjustedBatchCount(this.b, this.options));
+  /** Parameters alone, to be looked at. */
+  private saveBadModel(suffix: string): void {
+    const { config, model, tokenizerBytes: tokenizer } = this.parts;
+    const path = join(this.options.expDir, `bad-model${suffix}-0.pt`);
+    try {
+      scope(() => saveCheckpoint(path, { config, state: undefined, model: model.stateDict(), modelAvg: undefined, optimizer: new Map(), generator: undefined, tokenizer }));
+    } catch (error) {
+      this.log.say(`${path} could not be written: ${error instanceof Error ? error.message : String(error)}`, "WARNING");
+    }
   }
 
-  private refuse(batch: SpeechBatch, sums: LossSums): never {
-    const path = join(this.options.expDir, "bad-batch.jsonl");
-    writeFileSync(path, batch.cuts.map((cut) => `${JSON.stringify({ id: cut.id, origin: cut.origin, duration: cut.duration, text: cut.text })}\n`).join(""));
-    throw new TrainError("TRAIN_LOSS_NOT_FINITE", {
-      at: `update ${this.b}`,
-      message: `the loss is ${sums.loss} (${showLosses(sums)}) in a batch with ${batch.cuts
-        .slice(0, 3)
-        .map((cut) => cut.origin)
-        .join(", ")}; all of it is listed in ${path}`,
-      fix: "look at these utterances; if they are sound, lower --base-lr",
-    });
+  private onSmallScale(first: boolean): void {
+    const { options, log } = this;
+    if (first) {
+      this.saveBadModel("-first-warning");
+      if (options.recipe === "2026" && !options.infCheck) this.watches.push(new InfCheck(this.parts.model, (line) => log.say(line, "WARNING")));
+    }
+    log.say(`Grad scale is small: ${this.parts.scaler.factor}`, "WARNING");
   }
 
   /** Stored features may have another number of bins than the model takes. */
@@ -298,81 +326,77 @@ class Trainer {
     });
   }
 
-  private log(batch: SpeechBatch, sums: LossSums, rate: number): void {
-    const { epoch } = this;
-    const { lr } = this.parts.scheduler;
+  private logBatch(batch: SpeechBatch, sums: LossSums, rate: number, batchIdx: number): void {
+    const { epoch, b, log } = this;
+    const { scheduler, scaler } = this.parts;
+    const { lr } = scheduler;
     const total = this.total as LossSums;
-    this.report.say(
-      `Epoch ${epoch}, batch ${this.batches?.done}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2)}`,
+    const scale = scaler.enabled ? `, grad_scale: ${scaler.factor}` : "";
+    log.say(
+      `Epoch ${epoch}, batch ${batchIdx}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2).replace(/e([+-])(\d)$/, "e$10$2")}${scale}`,
     );
-    this.writeMetrics({ kind: "train", epoch, batch: this.b, lr, audioSecondsPerSecond: rate, ...perFrame(total) });
-  }
-
-  private writeMetrics(values: Record<string, unknown>): void {
-    appendFileSync(join(this.options.expDir, "metrics.jsonl"), `${JSON.stringify(values)}\n`);
+    log.metrics({ kind: "train", epoch, batch: b, lr, audioSecondsPerSecond: rate, ...perFrame(total) });
+    log.scalars({ "train/learning_rate": lr, ...(scaler.enabled ? { "train/grad_scale": scaler.factor } : {}) }, b);
+    log.scalars(perFrame(sums), b, "train/current_");
+    log.scalars(perFrame(total), b, "train/tot_");
   }
 
   private async validateNow(wer: boolean): Promise<Validation | undefined> {
+    const { log, best } = this;
     const batches = await this.data.validation();
     const { valid } = this.data;
     if (!batches || !valid) return undefined;
     this.parts.model.eval();
     const before = valid.leftOut.total;
-    const validation = await validate(this.parts.model, batches, this.tokenizer.model, this.options, { b: this.b, wer });
-    if (valid.leftOut.total > before) for (const line of valid.leftOut.lines()) this.report.say(`left out of validation: ${line}`);
+    const validation = await validate(this.parts.model, batches, this.tokens.model, this.options, { b: this.b, wer });
+    if (valid.leftOut.total > before) for (const line of valid.leftOut.lines()) log.say(`left out of validation: ${line}`);
     const { sums, errors } = validation;
     if (sums.frames === 0) {
       // The audio was there when training began: what was learnt is kept.
-      const path = batchPath(this.options.expDir, this.b);
-      await this.save(path);
-      this.report.say(`saved ${path}; to go on: --start-batch ${this.b}`);
+      const path = await this.save({ prune: false });
+      await this.saver.settled();
+      log.say(`saved ${path}; to go on: --start-batch ${this.b}`);
       throw valid.noneUsable();
     }
     const loss = perFrame(sums).loss as number;
     this.lastValidLoss = loss;
-    if (this.bestValidLoss === undefined || loss < this.bestValidLoss) {
-      this.bestValidLoss = loss;
-      this.bestValidEpoch = this.epoch;
-    }
+    if (loss < best.validLoss) Object.assign(best, { validLoss: loss, validEpoch: this.epoch });
     const wordErrorRate = errors && errorRate(errors);
     if (wordErrorRate !== undefined) this.lastWer = wordErrorRate;
-    this.report.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${errors ? `WER ${wordErrorRate === undefined ? "-" : (100 * wordErrorRate).toFixed(2)} %` : ""}`);
-    this.writeMetrics({ kind: "valid", epoch: this.epoch, batch: this.b, ...perFrame(sums), ...(wordErrorRate === undefined ? {} : { wer: wordErrorRate }) });
+    log.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${errors ? `WER ${wordErrorRate === undefined ? "-" : (100 * wordErrorRate).toFixed(2)} %` : ""}`);
+    log.metrics({ kind: "valid", epoch: this.epoch, batch: this.b, ...perFrame(sums), ...(wordErrorRate === undefined ? {} : { wer: wordErrorRate }) });
+    log.scalars(perFrame(sums), this.b, "train/valid_");
     return validation;
   }
 
-  /** @param complete true at the end of an epoch */
-  private async save(path: string, complete = false): Promise<void> {
+  /**
+   * @param options.complete true at the end of an epoch
+   * @param options.prune false keeps all older files: of an epoch that is left in its middle
+   */
+  private async save({ complete = false, prune = true }: { complete?: boolean; prune?: boolean } = {}): Promise<string> {
     const replicas = await this.replicas?.states();
-    const { epoch, batches, data, bestValidLoss, bestValidEpoch } = this;
+    const { epoch, batches, data, best, b } = this;
     const loader = complete && !data.train.data.infinite ? undefined : batches?.state();
-    scope(() => {
-      const place = { epoch, batchesDone: complete ? 0 : (batches?.done ?? 0), batchIdxTrain: this.b, bestValidLoss, bestValidEpoch, replicas, loader };
-      saveCheckpoint(path, checkpointOf(this.parts, this.average, place, this.options));
-    });
-  }
-}
-
-/** The tokenizer, with the ids of texts that came before. */
-class Tokens {
-  readonly model: SentencePiece;
-  readonly bytes: Uint8Array;
-  /** Names it in indices of manifests. */
-  readonly key: string;
-  private readonly known = new Map<string, number[]>();
-
-  constructor(bytes: Uint8Array, path: string) {
-    this.bytes = bytes;
-    this.key = `bpe-${createHash("sha256").update(bytes).digest("hex").slice(0, 12)}`;
-    this.model = SentencePiece.fromBytes(bytes, path);
-  }
-
-  of(text: string): number[] {
-    let ids = this.known.get(text);
-    if (!ids) {
-      ids = Array.from(this.model.encode(text));
-      this.known.set(text, ids);
-    }
-    return ids;
+    const known = (loss: number): number | undefined => (Number.isFinite(loss) ? loss : undefined);
+    const place = {
+      epoch,
+      batchesDone: complete ? 0 : (batches?.done ?? 0),
+      batchIdxTrain: b,
+      bestTrainLoss: known(best.trainLoss),
+      bestTrainEpoch: best.trainEpoch,
+      bestValidLoss: known(best.validLoss),
+      bestValidEpoch: best.validEpoch,
+      replicas,
+      loader,
+      totalLoss: this.total,
+    };
+    return scope(() =>
+      this.saver.save(
+        checkpointOf(this.parts, this.average, place, this.options),
+        complete
+          ? { kind: "epoch", epoch, bestTrain: best.trainEpoch === epoch, bestValid: best.validEpoch === epoch }
+          : { kind: "batch", batch: b, keep: prune ? this.options.keepLastK : Number.POSITIVE_INFINITY },
+      ),
+    );
   }
 }

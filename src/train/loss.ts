@@ -3,6 +3,8 @@ import type { Batch } from "../data/index.ts";
 import { type AsrLosses, asrLoss } from "../losses/index.ts";
 import type { AsrModel } from "../models/index.ts";
 import { fromTypedArray, type Tensor } from "../torch/index.ts";
+import type { Random } from "../util/random.ts";
+import { crCopies, crSpecAugment } from "./crCopies.ts";
 import type { LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
 
@@ -17,6 +19,9 @@ export interface BatchLoss {
 }
 
 type LossName = Exclude<keyof AsrLosses, "encoderOutLens">;
+
+/** As icefall's logs have them. */
+const lossNames: Record<LossName, string> = { simple: "simple_loss", pruned: "pruned_loss", ctc: "ctc_loss", cr: "cr_loss", attention: "attn_decoder_loss" };
 
 /** Weights of the transducer's two losses after b updates: the simple one leads at first. */
 export function transducerScales(b: number, { warmStep, simpleLossScale }: Pick<TrainOptions, "warmStep" | "simpleLossScale">): { simple: number; pruned: number } {
@@ -33,13 +38,17 @@ export function adjustedBatchCount(b: number, { maxDuration, refDuration }: Pick
  * Forward pass and losses of a batch.
  * @param y token ids of each utterance, in the batch's order
  * @param b updates done
+ * @param random while training: where the masks of CR-CTC's copies are drawn from
  */
-export function batchLoss(model: AsrModel, batch: LossInputs, y: readonly (readonly number[])[], options: TrainOptions, b: number): BatchLoss {
-  const x = fromTypedArray(batch.inputs, [batch.inputLens.length, batch.frames, batch.bins], { device: options.device });
+export function batchLoss(model: AsrModel, batch: LossInputs, y: readonly (readonly number[])[], options: TrainOptions, b: number, random?: Random): BatchLoss {
+  const { useCrCtc, timeMaskRatio, specAugTimeWarpFactor: timeWarpFactor } = options;
+  const rows = useCrCtc ? crCopies(batch, random && crSpecAugment({ timeMaskRatio, timeWarpFactor }), random) : batch;
+  const x = fromTypedArray(rows.inputs, [rows.inputLens.length, rows.frames, rows.bins], { device: options.device });
   const parts = asrLoss(model, {
     x,
-    xLens: batch.inputLens,
+    xLens: rows.inputLens,
     y,
+    crCtc: useCrCtc,
     pruneRange: options.pruneRange,
     amScale: options.amScale,
     lmScale: options.lmScale,
@@ -50,15 +59,15 @@ export function batchLoss(model: AsrModel, batch: LossInputs, y: readonly (reado
     simple: scales.simple,
     pruned: scales.pruned,
     ctc: options.ctcLossScale,
-    cr: 0,
+    cr: options.crLossScale * (options.recipe === "2026" ? Math.min(b / options.warmStep, 1) : 1),
     attention: options.attentionDecoderLossScale,
   };
   let loss: Tensor | undefined;
   const sums: LossSums = { loss: 0, frames: batch.inputLens.reduce((sum, frames) => sum + Math.floor(frames / 4), 0) };
   for (const [name, weight] of Object.entries(weights) as [LossName, number][]) {
     const part = parts[name];
-    if (!part || weight === 0) continue;
-    sums[`${name}_loss`] = part.item();
+    if (!part || (weight === 0 && name !== "cr")) continue;
+    sums[lossNames[name]] = part.item();
     const weighted = part.mul(weight);
     loss = loss ? loss.add(weighted) : weighted;
   }
@@ -66,3 +75,6 @@ export function batchLoss(model: AsrModel, batch: LossInputs, y: readonly (reado
   sums.loss = loss.item();
   return { loss, sums };
 }
+
+/** A loss times a factor; the loss itself where that is 1. */
+export const scaled = (loss: Tensor, factor: number): Tensor => (factor === 1 ? loss : loss.mul(factor));

@@ -21,6 +21,14 @@ export const trainOptions = {
   threads: integer({ default: 0, min: 0, group: world, help: "threads of operators; 0 leaves libtorch's choice" }),
   replicas: integer({ default: 1, min: 1, group: world, help: "threads that each compute a part of every batch, with a share of --threads; CPU only" }),
   useBf16: boolean({ default: false, group: world, help: "mixed precision with bfloat16" }),
+  useFp16: boolean({ default: false, group: world, help: "mixed precision with float16, and a scale on the loss; CUDA only" }),
+  accumGrad: integer({ default: 1, min: 1, group: world, unit: "batches", help: "update the parameters once for so many batches" }),
+  tensorboard: boolean({ default: true, group: world, help: "write an event file to EXP-DIR/tensorboard" }),
+  infCheck: boolean({ default: false, group: world, help: "say which outputs and gradients are not finite; slow" }),
+  printDiagnostics: boolean({ default: false, group: world, help: "print statistics of outputs, gradients and parameters over 6 batches, and end" }),
+  maxBadBatches: integer({ default: 10, min: 1, group: world, help: "end when the loss of so many batches in a row is not finite; fewer are left out, named and counted" }),
+  worldSize: integer({ default: 1, min: 1, group: world, help: "processes that train together; only 1 is there" }),
+  masterPort: integer({ default: 12354, min: 1, max: 65535, group: world, help: "port by which processes find each other" }),
   saveEveryN: integer({ default: 4000, min: 1, group: world, unit: "updates", help: "save checkpoint-B so often" }),
   keepLastK: integer({ default: 30, min: 1, group: world, help: "checkpoint-B files to keep" }),
   averagePeriod: integer({ default: 200, min: 1, group: world, unit: "updates", help: "how often the running average takes the model in" }),
@@ -45,6 +53,9 @@ export const trainOptions = {
   amScale: number({ default: 0, min: 0, max: 1, group: loss, help: "share of the encoder-only term in the simple loss" }),
   simpleLossScale: number({ default: 0.5, min: 0, group: loss, help: "weight of the simple loss after warm-up" }),
   ctcLossScale: number({ default: 0.2, min: 0, group: loss, help: "weight of the CTC loss" }),
+  useCrCtc: boolean({ default: false, group: loss, help: "train on two differently masked copies of each batch, whose CTC outputs shall agree (CR-CTC)" }),
+  crLossScale: number({ default: 0.2, min: 0, group: loss, help: "weight of the consistency of both copies" }),
+  timeMaskRatio: number({ default: 2.5, min: 0, group: loss, help: "CR-CTC: time masks, as a multiple of the usual number and share" }),
   attentionDecoderLossScale: number({ default: 0.8, min: 0, group: loss, help: "weight of the attention decoder's loss" }),
   labelSmoothing: number({ default: 0.1, min: 0, max: 1, group: loss, help: "label smoothing of the attention decoder" }),
 
@@ -68,6 +79,11 @@ const refuse = (message: string, fix?: string): never => {
 export function checkTrainOptions(options: TrainOptions): TrainOptions {
   const { useTransducer, useCtc, useAttentionDecoder, ctcLossScale, attentionDecoderLossScale } = options;
   if (!useTransducer && !useCtc) refuse("neither --use-transducer nor --use-ctc is on", "turn one of them on");
+  if (options.worldSize > 1) refuse(`--world-size ${options.worldSize}: several processes are not built yet`, "leave it out; --replicas N trains on N threads of one CPU");
+  if (options.useFp16 && options.useBf16) refuse("--use-fp16 and --use-bf16 are both on", "choose one of them");
+  if (options.useFp16 && options.device === "cpu") refuse("--use-fp16 is for --device cuda: libtorch's matrix products refuse float16 on the CPU", "use --use-bf16");
+  if (options.useCrCtc && !useCtc) refuse("--use-cr-ctc needs --use-ctc 1");
+  if (options.useCrCtc && options.enableSpecAug) refuse("--use-cr-ctc masks each copy by itself", "add --enable-spec-aug 0");
   if (options.saveEveryN < options.averagePeriod) refuse(`--save-every-n is ${options.saveEveryN}, expected --average-period (${options.averagePeriod}) or more`);
   if (options.startBatch === 0 && options.startEpoch > options.numEpochs)
     refuse(

@@ -1,68 +1,73 @@
 /** Sees what every module of a model puts out, and the gradients of it: for diagnostics and for finding where numbers stop being finite. */
 import type { Module } from "../nn/index.ts";
-import { keep, Tensor } from "../torch/index.ts";
+import { keep, scope, Tensor, zerosLike } from "../torch/index.ts";
 
 /** What a module put out. */
 export interface WatchedOutput {
   /** Path of the module; "<top-level>" for the model itself. */
   name: string;
   module: Module;
-  /** "output", or "output[i]" for the i-th of several tensors. */
+  /** "output", or "output[i]" for the i-th of several tensors; "grad" and "grad[i]" for their gradients. */
   part: string;
   tensor: Tensor;
 }
 
-/** The tensors of an output, by the names of icefall's hooks. */
-function tensorsOf(output: unknown): [string, Tensor][] {
-  if (output instanceof Tensor) return [["output", output]];
-  const several = Array.isArray(output) ? output : typeof output === "object" && output !== null ? Object.values(output) : [];
-  return several.flatMap((item, i): [string, Tensor][] => (item instanceof Tensor ? [[`output[${i}]`, item]] : []));
+type Forward = (...inputs: unknown[]) => unknown;
+type Watchable = Module & { forward?: Forward };
+
+/** Replaces the tensors of an output: of one alone, or of a list or an object of several. */
+function mapTensors(output: unknown, change: (tensor: Tensor, part: string) => Tensor): unknown {
+  if (output instanceof Tensor) return change(output, "");
+  if (typeof output !== "object" || output === null) return output;
+  const entries = Object.entries(output).map(([key, item], i) => [key, item instanceof Tensor ? change(item, `[${i}]`) : item] as const);
+  return Array.isArray(output) ? entries.map(([, item]) => item) : Object.fromEntries(entries);
 }
 
-type Forward = (...inputs: unknown[]) => unknown;
-
-/** Watches a model until it is closed. One object a model at a time. */
+/** Watches a model until it is closed. */
 export class OutputWatch {
-  private readonly watched: (Module & { forward?: Forward })[] = [];
-  private kept: WatchedOutput[] = [];
+  private readonly watched: { module: Watchable; own: Forward | undefined }[] = [];
+  /** Zeros that were added to outputs: their gradients are those of the outputs. */
+  private probes: (WatchedOutput & { probe: Tensor })[] = [];
 
-  /** @param onOutput is called in every forward pass, in the order of computation */
+  /** @param onOutput is called in every forward pass, in the order of computation; the tensor is not its own */
   constructor(model: Module, onOutput: (output: WatchedOutput) => void) {
     for (const [path, found] of model.namedModules()) {
-      const module = found as Module & { forward?: Forward };
+      const module = found as Watchable;
       const forward = module.forward;
       if (typeof forward !== "function") continue;
       const name = path === "" ? "<top-level>" : path;
-      this.watched.push(module);
-      module.forward = (...inputs: unknown[]) => {
-        const output = forward.apply(module, inputs);
-        for (const [part, tensor] of tensorsOf(output)) {
-          const watched: WatchedOutput = { name, module, part, tensor };
-          onOutput(watched);
-          if (!tensor.requiresGrad || !tensor.isFloatingPoint) continue;
-          tensor.retainGrad();
-          this.kept.push({ ...watched, tensor: keep(tensor) });
-        }
-        return output;
-      };
+      this.watched.push({ module, own: Object.hasOwn(module, "forward") ? forward : undefined });
+      module.forward = (...inputs: unknown[]) =>
+        scope(() =>
+          mapTensors(forward.apply(module, inputs), (tensor, index) => {
+            const watched: WatchedOutput = { name, module, part: `output${index}`, tensor };
+            onOutput(watched);
+            if (!tensor.requiresGrad || !tensor.isFloatingPoint) return tensor;
+            const probe = keep(zerosLike(tensor.detach()).requiresGrad_(true));
+            this.probes.push({ ...watched, part: `grad${index}`, probe });
+            return tensor.add(probe);
+          }),
+        );
     }
   }
 
   /** To be called after every backward pass. @param onGradient gets the gradients of the outputs, the last one first */
   afterBackward(onGradient: (gradient: WatchedOutput) => void): void {
-    const seen = new Set<Tensor>();
-    for (const { tensor, part, ...rest } of this.kept.reverse()) {
-      const { grad } = tensor;
-      if (grad) onGradient({ ...rest, part: part.replace("output", "grad"), tensor: grad });
-      seen.add(tensor);
+    for (const { probe, ...watched } of this.probes.reverse()) {
+      const { grad } = probe;
+      if (grad) onGradient({ ...watched, tensor: grad });
+      probe.grad = null;
+      probe.dispose();
     }
-    for (const tensor of seen) tensor.dispose();
-    this.kept = [];
+    this.probes = [];
   }
 
-  /** Gives the model its own methods back. */
+  /** Gives the model its own methods back. Of several watches the last one made is closed first. */
   close(): void {
-    for (const module of this.watched) delete module.forward;
+    for (const { module, own } of this.watched) {
+      if (own) module.forward = own;
+      else delete module.forward;
+    }
     this.afterBackward(() => {});
   }
 }

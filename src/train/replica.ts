@@ -5,7 +5,7 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { AsrModel, asrModelOptions, type ModelConfig } from "../models/index.ts";
 import { autocast, callOperator, Generator, scope, setThreads, shareTensors, type Tensor, takeTensors } from "../torch/index.ts";
-import { batchLoss, type LossInputs } from "./loss.ts";
+import { batchLoss, type LossInputs, scaled } from "./loss.ts";
 import type { LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
 import { modulesState, type ReplicaState, replicaStreams, restoreModules } from "./replicaState.ts";
@@ -22,7 +22,7 @@ export interface ReplicaStart {
 }
 
 /** What it is told. */
-export type ReplicaRequest = { kind: "step"; part: LossInputs; y: number[][]; b: number; batchCount: number } | { kind: "state" } | { kind: "close" };
+export type ReplicaRequest = { kind: "step"; part: LossInputs; y: number[][]; b: number; batchCount: number; lossScale: number } | { kind: "state" } | { kind: "close" };
 
 /** What it answers. */
 export type ReplicaReply =
@@ -58,11 +58,11 @@ export function serve({ rank, threads, config, options, parameters: shared, stat
       reply({ kind: "state", state: { random: random.state(), generator: Buffer.from(generator.state()).toString("base64"), modules: modulesState(model) } });
       return;
     }
-    const { part, y, b, batchCount } = request;
+    const { part, y, b, batchCount, lossScale } = request;
     model.setBatchCount(batchCount);
     scope(() => {
-      const { loss, sums } = autocast({ enabled: options.useBf16 }, () => batchLoss(model, part, y, options, b));
-      if (Number.isFinite(sums.loss)) loss.backward();
+      const { loss, sums } = autocast({ enabled: options.useBf16 }, () => batchLoss(model, part, y, options, b, random));
+      if (Number.isFinite(sums.loss)) scaled(loss, lossScale).backward();
       reply({ kind: "step", sums, gradients: shareTensors(parameters.map((p) => p.grad)) });
       for (const p of parameters) p.grad = null;
     });

@@ -58,8 +58,8 @@ export class Replicas {
   }
 
   /** Starts the parts, one a replica, and @returns their losses once all are done; their gradients are added to the model's by then. */
-  async run(parts: readonly Part[], { b, batchCount }: { b: number; batchCount: number }): Promise<() => LossSums[]> {
-    const replies = await Promise.all(parts.map(({ inputs, y }, i) => this.ask(i, { kind: "step", part: inputs, y, b, batchCount }, [inputs.inputs.buffer as ArrayBuffer])));
+  async run(parts: readonly Part[], step: { b: number; batchCount: number; lossScale: number }): Promise<() => LossSums[]> {
+    const replies = await Promise.all(parts.map(({ inputs, y }, i) => this.ask(i, { kind: "step", part: inputs, y, ...step }, [inputs.inputs.buffer as ArrayBuffer])));
     return () => replies.map((reply) => this.add(reply as ReplicaReply & { kind: "step" }));
   }
 

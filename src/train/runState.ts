@@ -1,13 +1,16 @@
 /** A run as checkpoints hold it: model, average, optimiser, schedule, generators, and where in the data it stands. */
 import type { LoaderState } from "../data/index.ts";
-import { type AsrModel, type Checkpoint, type CheckpointState, loadCheckpoint, type ModelConfig } from "../models/index.ts";
-import type { Eden, ScaledAdam } from "../optim/index.ts";
-import { type Generator, keep, type Tensor } from "../torch/index.ts";
+import { AsrModel, asrModelOptions, type Checkpoint, type CheckpointState, loadCheckpoint, type ModelConfig, modelOptions } from "../models/index.ts";
+import { Eden, GradScaler, parameterGroups, ScaledAdam } from "../optim/index.ts";
+import { Generator, keep, scope, type Tensor } from "../torch/index.ts";
 import { CheckpointError } from "../util/errors.ts";
-import type { Random } from "../util/random.ts";
+import { parseOptions } from "../util/options.ts";
+import { Random } from "../util/random.ts";
+import type { LossSums } from "./metrics.ts";
 import { flattenState, unflattenState } from "./optimizerState.ts";
 import type { TrainOptions } from "./options.ts";
 import { modulesState, type ReplicaState, restoreModules } from "./replicaState.ts";
+import type { Tokens } from "./tokens.ts";
 
 /** What lives as long as a run and is saved with it. */
 export interface RunParts {
@@ -15,21 +18,45 @@ export interface RunParts {
   model: AsrModel;
   optimizer: ScaledAdam;
   scheduler: Eden;
+  /** Does nothing in full precision. */
+  scaler: GradScaler;
   generator: Generator;
   random: Random;
   tokenizerBytes: Uint8Array;
 }
 
+/** A model, and all that trains it, at the beginning. */
+export function makeParts(options: TrainOptions, tokens: Tokens, say: (line: string) => void): RunParts {
+  const shape = Object.fromEntries(Object.keys(modelOptions).map((name) => [name, options[name as keyof TrainOptions]]));
+  const config = { ...parseOptions(modelOptions, shape), vocabSize: tokens.model.vocabSize, blankId: 0, sampleRate: options.sampleRate };
+  const model = scope(() => new AsrModel({ ...asrModelOptions(config), generator: new Generator(options.seed) }));
+  if (options.device !== "cpu") model.to({ device: options.device });
+  say(`model: ${model.parameterCount.toLocaleString("en")} parameters, vocabulary of ${config.vocabSize}`);
+  const optimizer = new ScaledAdam(parameterGroups(model, { lr: options.baseLr }), { lr: options.baseLr, clippingScale: 2, log: say });
+  return {
+    config,
+    model,
+    optimizer,
+    scheduler: new Eden(optimizer, { lrBatches: options.lrBatches, lrEpochs: options.lrEpochs, warmupStart: options.recipe === "2026" ? 0.1 : 0.5 }),
+    scaler: new GradScaler({ enabled: options.useFp16 || options.useBf16, initScale: 1 }),
+    generator: new Generator(options.seed, { device: options.device }),
+    random: new Random(options.seed),
+    tokenizerBytes: tokens.bytes,
+  };
+}
+
 /** How far a run is. */
-export interface RunPlace extends Pick<CheckpointState, "epoch" | "batchesDone" | "batchIdxTrain" | "bestValidLoss" | "bestValidEpoch"> {
+export interface RunPlace extends Pick<CheckpointState, "epoch" | "batchesDone" | "batchIdxTrain" | "bestTrainLoss" | "bestTrainEpoch" | "bestValidLoss" | "bestValidEpoch"> {
   replicas: readonly ReplicaState[] | undefined;
   /** Within an epoch, or of a source without end: where the data stands. It is kept under `extra`. */
   loader: LoaderState | undefined;
+  /** The fading average of the losses that is shown. */
+  totalLoss: LossSums | undefined;
 }
 
 /** The checkpoint of a run; the tensors are its own, or made in the scope of the caller. */
-export function checkpointOf(parts: RunParts, average: Map<string, Tensor>, { loader, ...place }: RunPlace, options: TrainOptions): Checkpoint {
-  const { config, model, optimizer, scheduler, generator, random, tokenizerBytes } = parts;
+export function checkpointOf(parts: RunParts, average: Map<string, Tensor>, { loader, totalLoss, ...place }: RunPlace, options: TrainOptions): Checkpoint {
+  const { config, model, optimizer, scheduler, scaler, generator, random, tokenizerBytes } = parts;
   const { tensors, numbers } = flattenState(optimizer.stateDict());
   return {
     config,
@@ -39,9 +66,10 @@ export function checkpointOf(parts: RunParts, average: Map<string, Tensor>, { lo
       modules: modulesState(model),
       optimizer: numbers,
       scheduler: scheduler.stateDict(),
+      scaler: scaler.enabled ? (scaler.stateDict() as Record<string, number>) : undefined,
       averagePeriod: options.averagePeriod,
       options: { ...options },
-      extra: loader && { loader },
+      extra: { ...(loader && { loader }), ...(totalLoss && { totalLoss }) },
     },
     model: model.stateDict(),
     modelAvg: average,
@@ -89,11 +117,12 @@ export function loadResumable(path: string, config: ModelConfig, { bpeModel, sam
 }
 
 /** Puts a checkpoint's state into the parts of a run. @returns the average, in double precision, which the caller keeps */
-export function restoreParts({ model, optimizer, scheduler, generator, random }: RunParts, checkpoint: ResumableCheckpoint, device: string): Map<string, Tensor> {
+export function restoreParts({ model, optimizer, scheduler, scaler, generator, random }: RunParts, checkpoint: ResumableCheckpoint, device: string): Map<string, Tensor> {
   const { state } = checkpoint;
   model.loadStateDict(checkpoint.model);
   optimizer.loadStateDict(unflattenState({ tensors: checkpoint.optimizer, numbers: state.optimizer }));
   scheduler.loadStateDict(state.scheduler);
+  if (state.scaler) scaler.loadStateDict(state.scaler);
   if (checkpoint.generator) generator.restore(checkpoint.generator);
   if (state.random) random.restore(state.random);
   restoreModules(model, state.modules);

@@ -1,0 +1,70 @@
+/** What a run works with besides its model: data, logs, and its folder to itself. */
+import { join } from "node:path";
+import { makeWritableFolder, removeTemporaries } from "../formats/atomic.ts";
+import { FolderLock } from "../formats/folderLock.ts";
+import { readTokenizer, savedEpochs } from "../models/index.ts";
+import { TrainError } from "../util/errors.ts";
+import type { TrainOptions } from "./options.ts";
+import { RunLog } from "./runLog.ts";
+import { Tokens } from "./tokens.ts";
+import { TrainData } from "./trainData.ts";
+
+/** An open run; the caller closes it. */
+export interface OpenRun {
+  /** With the seconds of a batch that the data says. */
+  options: TrainOptions;
+  tokens: Tokens;
+  data: TrainData;
+  log: RunLog;
+  close(): Promise<void>;
+}
+
+/** A run from the start would replace the epochs of an earlier one. @throws TrainError TRAIN_EXISTS */
+function refuseToOverwrite(expDir: string): void {
+  const epochs = savedEpochs(expDir);
+  const [last] = epochs;
+  if (last === undefined) return;
+  throw new TrainError("TRAIN_EXISTS", {
+    at: expDir,
+    message: `it holds ${epochs.length} epochs of an earlier run`,
+    fix: `go on with --start-epoch ${last + 1}, or give another --exp-dir`,
+  });
+}
+
+/**
+ * Opens the data and takes the folder. Nothing is made where there is nothing to train on.
+ * @param given names of the options that were given, not left to their defaults
+ * @param report gets every line that the log gets
+ * @throws what opening the data throws; FormatError FOLDER_BUSY where another process trains into the folder; TrainError TRAIN_EXISTS
+ */
+export async function openRun(options: TrainOptions, given: ReadonlySet<string>, report: (line: string) => void): Promise<OpenRun> {
+  const { expDir } = options;
+  const tokens = new Tokens(readTokenizer(options.bpeModel), options.bpeModel);
+  const early: string[] = []; // said before there is a log
+  let log: RunLog | undefined;
+  const say = (line: string): void => {
+    if (log) return log.say(line);
+    report(line);
+    early.push(line);
+  };
+  const data = await TrainData.open({ options, given, tokenizer: tokens.model, tokenizerKey: tokens.key, say }, (text) => tokens.of(text));
+  let lock: FolderLock | undefined;
+  const close = async (): Promise<void> => {
+    await data.close();
+    log?.close();
+    lock?.release();
+  };
+  try {
+    makeWritableFolder(expDir);
+    lock = FolderLock.take(join(expDir, ".lock"), { at: expDir, busy: "is training into this folder" });
+    if (options.startEpoch === 1 && options.startBatch === 0) refuseToOverwrite(expDir);
+    removeTemporaries(expDir); // of a run that was killed
+    log = new RunLog(expDir, { tensorboard: options.tensorboard && !options.printDiagnostics, say: report });
+    log.note("Training started");
+    for (const line of early) log.note(line);
+    return { options: { ...options, maxDuration: data.train.data.batchSeconds }, tokens, data, log, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}

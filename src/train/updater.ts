@@ -1,0 +1,104 @@
+/** Updates of the parameters by batches: forward, backward, and every `accumGrad` batches a step of the optimiser. Source: icefall zipformer/train.py, train_one_epoch. */
+import type { SpeechBatch } from "../data/index.ts";
+import { autocast, scope } from "../torch/index.ts";
+import type { BadBatches } from "./badBatches.ts";
+import { adjustedBatchCount, batchLoss, scaled } from "./loss.ts";
+import { type LossSums, sumLosses } from "./metrics.ts";
+import type { TrainOptions } from "./options.ts";
+import { type Part, type Replicas, splitBatch } from "./replicas.ts";
+import type { RunParts } from "./runState.ts";
+import type { Tokens } from "./tokens.ts";
+
+/** Looks at the gradients of every batch before they are used. */
+export interface GradientWatch {
+  afterBackward(): void;
+}
+
+/** What an updater works with. */
+export interface UpdaterContext {
+  options: TrainOptions;
+  parts: RunParts;
+  tokens: Tokens;
+  replicas: Replicas | undefined;
+  bad: BadBatches;
+  /** Where they are, they see the gradients of this thread. */
+  watches: readonly GradientWatch[];
+}
+
+export class Updater {
+  private readonly context: UpdaterContext;
+  /** Batches trained on since the start of training, those that were left out included. */
+  b: number;
+  /** Batches whose gradients wait for the optimiser's next step. */
+  private waiting = 0;
+
+  constructor(context: UpdaterContext, b: number) {
+    this.context = context;
+    this.b = b;
+    this.setBatchCount();
+  }
+
+  /** True where no gradient waits: only here a checkpoint holds all that was learnt. */
+  get isWhole(): boolean {
+    return this.waiting === 0;
+  }
+
+  private setBatchCount(): void {
+    this.context.parts.model.setBatchCount(adjustedBatchCount(this.b, this.context.options));
+  }
+
+  /**
+   * Trains on a batch.
+   * @returns its losses; undefined where they are not finite and the batch was left out
+   * @throws TrainError TRAIN_LOSS_NOT_FINITE, TRAIN_GRADIENTS_NOT_FINITE, TRAIN_REPLICA_FAILED
+   */
+  async step(batch: SpeechBatch): Promise<LossSums | undefined> {
+    const { options, parts, tokens, replicas, bad, watches } = this.context;
+    const { model, scheduler, scaler, random } = parts;
+    if (this.b % 10 === 0) this.setBatchCount();
+    this.b++;
+    const { b } = this;
+    const y = batch.cuts.map((cut) => tokens.of(cut.text));
+    const [own, ...others] = splitBatch(batch, y, options.replicas) as [Part, ...Part[]];
+    const lossScale = scaler.factor / options.accumGrad;
+    const running = replicas?.run(others, { b, batchCount: adjustedBatchCount(b - 1, options), lossScale });
+    running?.catch(() => {}); // awaited below
+    const cast = { device: options.device, enabled: options.useBf16 || options.useFp16, dtype: options.useFp16 ? "float16" : "bfloat16" } as const;
+    let sums = scope(() => {
+      const { loss, sums } = autocast(cast, () => batchLoss(model, own.inputs, own.y, options, b, random));
+      if (Number.isFinite(sums.loss)) scaled(loss, lossScale).backward();
+      return sums;
+    });
+    for (const part of (await running)?.() ?? []) sums = sumLosses(sums, part);
+    scope(() => {
+      for (const watch of watches) watch.afterBackward();
+    });
+    scheduler.stepBatch(b);
+    if (!Number.isFinite(sums.loss)) {
+      this.forget();
+      bad.bad(batch, sums, b);
+      return undefined;
+    }
+    bad.good();
+    if (++this.waiting >= options.accumGrad) this.apply();
+    return sums;
+  }
+
+  /** Steps the optimiser by the gradients that wait, where there are some. */
+  apply(): void {
+    if (this.waiting === 0) return;
+    const { optimizer, scaler } = this.context.parts;
+    scope(() => {
+      scaler.step(optimizer);
+      scaler.update();
+      optimizer.zeroGrad();
+    });
+    this.waiting = 0;
+  }
+
+  /** Gradients that are not finite would spoil those of good batches: all that wait go. */
+  private forget(): void {
+    this.context.parts.optimizer.zeroGrad();
+    this.waiting = 0;
+  }
+}
