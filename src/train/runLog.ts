@@ -1,6 +1,7 @@
 /** What a run leaves to be read: icefall's log file, metrics.jsonl, TensorBoard's event file. */
-import { appendFileSync, closeSync, mkdirSync, openSync, writeSync } from "node:fs";
+import { appendFileSync, closeSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { makeFolder } from "../formats/atomic.ts";
 import { EventFile } from "../formats/index.ts";
 
 export interface RunLogOptions {
@@ -32,7 +33,7 @@ export class RunLog {
     this.expDir = expDir;
     this.options = options;
     const start = this.now();
-    mkdirSync(join(expDir, "log"), { recursive: true });
+    makeFolder(join(expDir, "log"));
     this.path = join(expDir, "log", `log-train-${day(start)}-${clock(start).join("-")}`);
     this.fd = openSync(this.path, "a");
     this.events = options.tensorboard ? new EventFile(join(expDir, "tensorboard")) : undefined;
