@@ -43,9 +43,11 @@ export async function openRun(options: TrainOptions, given: ReadonlySet<string>,
   const early: string[] = []; // said before there is a log
   let log: RunLog | undefined;
   const say = (line: string): void => {
-    if (log) return log.say(line);
-    report(line);
-    early.push(line);
+    if (log) log.say(line);
+    else {
+      report(line);
+      early.push(line);
+    }
   };
   const data = await TrainData.open({ options, given, tokenizer: tokens.model, tokenizerKey: tokens.key, say }, (text) => tokens.of(text));
   let lock: FolderLock | undefined;

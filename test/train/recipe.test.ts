@@ -68,8 +68,8 @@ test("accumGrad updates once for so many batches, and at the end of an epoch by 
   await train({ ...options, expDir: exp("accum"), accumGrad: 4, saveEveryN: 1, averagePeriod: 1, keepLastK: 100 });
   const path = join(exp("accum"), "epoch-1.pt");
   const { state, ...rest } = loadCheckpoint(path);
-  const batches = state?.batchIdxTrain as number;
-  const steps = Object.values((state?.optimizer as { state: Record<string, { step: number }> }).state).map(({ step }) => step);
+  const { batchIdxTrain: batches, optimizer } = state as NonNullable<typeof state>;
+  const steps = Object.values((optimizer as { state: Record<string, { step: number }> }).state).map(({ step }) => step);
   expect(new Set(steps)).toEqual(new Set([Math.ceil(batches / 4)]));
   disposeCheckpoint({ state, ...rest });
   const saved = readdirSync(exp("accum")).flatMap((name) => Number(/^checkpoint-(\d+)\.pt$/.exec(name)?.[1] ?? 0) || []);
