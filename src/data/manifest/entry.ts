@@ -128,8 +128,10 @@ function textFrom(object: ManifestObject, at: string, manifest: string): string 
     try {
       // NeMo only takes line feeds away, which joins the words on both sides.
       return readFileSync(file, "utf8")
-        .replace(/\s*\r?\n\s*/g, " ")
-        .trim();
+        .split("\n")
+        .map((line) => line.trim())
+        .filter((line) => line !== "")
+        .join(" ");
     } catch (error) {
       const { message, code } = fileError(file, "read", error);
       throw new ManifestError("MANIFEST_BAD_TEXT", { at, message: `"text_filepath": ${message}`.replace(` [${code}]`, ""), fix: "give the path of a text file", cause: error });

@@ -21,7 +21,7 @@ export async function openWebdataset(
     path,
     samples.flatMap(({ audio, json, text }) => (audio ? [json, text] : [])),
   );
-  const saysDuration = ({ json }: WebdatasetSample): boolean => /"duration"\s*:\s*\d/.test((json && texts.get(json.headerOffset)?.toString("latin1")) ?? "");
+  const saysDuration = ({ json }: WebdatasetSample): boolean => hasDuration((json && texts.get(json.headerOffset)?.toString("utf8")) ?? "");
   const silent = samples.flatMap((sample) => (saysDuration(sample) ? [] : [sample.audio]));
   const durations = new Map<number, number>();
   await readMembers(path, silent, async (member, data) => {
@@ -51,6 +51,15 @@ export async function openWebdataset(
     }
   }
   return { path, compression, items };
+}
+
+/** True where a json member says the length itself, and not of something in it. */
+function hasDuration(json: string): boolean {
+  try {
+    return typeof (JSON.parse(json) as { duration?: unknown } | null)?.duration === "number";
+  } catch {
+    return false; // told when the sample becomes an entry
+  }
 }
 
 /** The bytes of some members, by the offset of their headers; given to `use` instead where there is one. */

@@ -213,6 +213,13 @@ describe("each kind of mistake is found at its line", () => {
     expect(found(await check([{ ...entry, pnc: "x" }], { canary: "none" }))).toEqual({});
   });
 
+  test("a text of a million spaces with a control character in it", async () => {
+    const path = manifest("spaces.jsonl", [{ ...good, text: `a${" ".repeat(1_000_000)}b\u0000 c` }]);
+    const report = await checkManifest(path, { fix: join(folder, "spaces.fixed.jsonl") });
+    expect(found(report)).toEqual({ controlCharacter: 1 });
+    expect(JSON.parse(lines(join(folder, "spaces.fixed.jsonl"))[0] as string).text).toBe(`a${" ".repeat(1_000_000)}b c`);
+  });
+
   test("more tokens than frames", async () => {
     const tokenizer = { encode: (text: string) => Array.from(text, (char) => char.charCodeAt(0)) };
     // 1 s: 100 feature frames, (93 // 2 + 1) // 2 = 23 encoder frames.

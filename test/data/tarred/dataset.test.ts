@@ -422,7 +422,7 @@ describe("WebDataset tars", () => {
           { name: "d/002.wav", data: tone(2, 0.3) },
           { name: "d/002.cls", data: "4" },
           { name: "d/003.txt", data: "no audio" },
-          { name: "004.json", data: JSON.stringify({ transcript: "four" }) },
+          { name: "004.json", data: JSON.stringify({ transcript: "four", source: { duration: 60 } }) },
           { name: "004.16k.wav", data: tone(4, 0.1) },
         ],
         lines: [],

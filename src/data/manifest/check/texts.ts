@@ -13,7 +13,14 @@ export interface CheckTokenizer {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const controls = /[\u0000-\u001f\u007f-\u009f]/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-const controlRuns = /\s*[\u0000-\u001f\u007f-\u009f]+\s*/g;
+const controlRuns = /[\u0000-\u001f\u007f-\u009f]+/;
+
+/** Parts with a space between, and none around. (A pattern that also takes the spaces on both sides would look at a long run of them again from each place.) */
+const joinParts = (parts: readonly string[]): string =>
+  parts
+    .map((part) => part.trim())
+    .filter((part) => part !== "")
+    .join(" ");
 
 export class Texts {
   private readonly characters = new CharacterCounts();
@@ -41,7 +48,7 @@ export class Texts {
     if (bad === undefined) return text;
     const beginning = [...text.slice(0, 80)].slice(0, 40).join("");
     const message = `${showCharacter(bad)} in "${beginning.replace(/[\p{C}]/gu, "\u00b7")}"`;
-    const mended = text.replace(controlRuns, " ").trim();
+    const mended = joinParts(text.split(controlRuns));
     line.found("controlCharacter", message, typeof written === "string" ? (mender) => mender.set("controlCharacter", message, "text", mended) : undefined);
     return mended;
   }
