@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { AsrModel, featurePadding, type StreamingEncoder, stackStates, subsampledLength, unstackStates } from "../../src/models/index.ts";
-import { cat, full, Generator, liveTensors, noGrad, randn, scope, type Tensor, zeros } from "../../src/torch/index.ts";
+import { AsrModel, Conv2dSubsampling, featurePadding, StreamingEncoder, stackStates, subsampledLength, unstackStates, Zipformer2 } from "../../src/models/index.ts";
+import { cat, fromTypedArray, full, Generator, liveTensors, noGrad, randn, scope, type Tensor, zeros } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { wave } from "../golden.ts";
 import { fillByWaves, goldenModel } from "./helpers.ts";
@@ -61,6 +61,37 @@ describe("golden/asr_causal", () => {
       expect(states.every((state) => state.abs().max().item() === 0)).toBe(true); // a step leaves them as they are
       expect(after.at(-1)?.toArray()).toEqual([16, 16]);
     });
+  });
+});
+
+test("a tiny encoder has the printed streaming values", () => {
+  scope(() => {
+    const generator = new Generator(1);
+    const frontEnd = new Conv2dSubsampling({ featureDim: 80, outChannels: 32, generator });
+    const encoder = new Zipformer2({
+      downsamplingFactor: [1, 2],
+      numEncoderLayers: [1, 2],
+      encoderDim: [32, 48],
+      encoderUnmaskedDim: [24, 32],
+      queryHeadDim: 8,
+      posHeadDim: 4,
+      valueHeadDim: 4,
+      posDim: 16,
+      numHeads: 4,
+      feedforwardDim: [64, 96],
+      cnnModuleKernel: [7, 5],
+      causal: true,
+      chunkSize: [4],
+      leftContextFrames: [8],
+      generator,
+    });
+    fillByWaves(frontEnd, wave);
+    fillByWaves(encoder, wave);
+    const x = fromTypedArray(Float32Array.from(wave([2, 39, 80])), [2, 39, 80]);
+    const out = stepOver(new StreamingEncoder(frontEnd, encoder, { chunkSize: 4, leftContextFrames: 8 }), x.select(0, 0), 5);
+    expect(out.shape).toEqual([1, 10, 48]);
+    expect(out.flatten().slice(0, 0, 4)).toBeAllClose([0.852546, 0.559565, 0.110434, -0.995697]);
+    expect(out.sum().item()).toBeCloseTo(50.47692, 2);
   });
 });
 
