@@ -26,6 +26,7 @@ constexpr size_t kPlaces = 64;
 
 std::atomic<int64_t> gAllocated{0};
 std::atomic<int64_t> gPeak{0};
+std::atomic<int64_t> gLimit{0};
 
 struct Header {
   size_t asked;
@@ -122,6 +123,9 @@ class Allocator final : public c10::Allocator {
  private:
   c10::DataPtr make(size_t n) const {
     if (n == 0) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
+    const auto bytes = static_cast<int64_t>(n);
+    const int64_t limit = gLimit.load();
+    TORCH_CHECK(limit == 0 || gAllocated.load() + bytes <= limit, "not enough memory: ", n, " bytes were asked for beside ", gAllocated.load(), ", with a limit of ", limit);
     char* data = nullptr;
     if (n >= kLarge && !composed()) {
       static std::atomic<size_t> next{0};
@@ -135,7 +139,6 @@ class Allocator final : public c10::Allocator {
       data = static_cast<char*>(block) + kHeader;
       headerOf(data) = {n, block, 0};
     }
-    const auto bytes = static_cast<int64_t>(n);
     const int64_t now = gAllocated.fetch_add(bytes) + bytes;
     int64_t peak = gPeak.load();
     while (now > peak && !gPeak.compare_exchange_weak(peak, now)) {}
@@ -162,6 +165,7 @@ Allocator* Allocator::self_ = nullptr;
 int64_t allocatedBytes() { return gAllocated.load(); }
 int64_t peakBytes() { return gPeak.load(); }
 void resetPeakBytes() { gPeak = gAllocated.load(); }
+void limitBytes(int64_t most) { gLimit = most; }
 
 void installAllocator() {
   static auto* const allocator = new Allocator(c10::GetCPUAllocator());

@@ -12,4 +12,7 @@ int64_t allocatedBytes();
 int64_t peakBytes();
 void resetPeakBytes();
 
+// Tensors of all threads may hold so many bytes; one that would make them more is an error, as where the memory is at its end. 0 is no limit.
+void limitBytes(int64_t most);
+
 }  // namespace serac

@@ -31,6 +31,15 @@ napi_value memory(napi_env env, napi_callback_info info) {
   });
 }
 
+// limitMemory(bytes): the most that CPU tensors may hold; 0 is no limit.
+napi_value limitMemory(napi_env env, napi_callback_info info) {
+  return guard(env, [&]() -> napi_value {
+    Args<1> args(env, info);
+    limitBytes(toInt(env, args[0]));
+    return undefined(env);
+  });
+}
+
 // Tells V8 how much native memory hangs on its objects, so that it collects in time.
 napi_value reportMemory(napi_env env, napi_callback_info) {
   return guard(env, [&]() -> napi_value {
@@ -115,6 +124,7 @@ napi_value describe(napi_env env, napi_callback_info) {
 void exportRuntime(napi_env env, napi_value exports) {
   exportFunction(env, exports, "liveTensors", liveTensors);
   exportFunction(env, exports, "memory", memory);
+  exportFunction(env, exports, "limitMemory", limitMemory);
   exportFunction(env, exports, "reportMemory", reportMemory);
   exportFunction(env, exports, "threads", threads);
   exportFunction(env, exports, "setThreads", setThreads);

@@ -21,6 +21,10 @@ export const commands: Record<string, Entry> = {
   decode: { summary: "Recognise a manifest and score it: recogs, errs and wer-summary files", load: async () => (await import("./decode.ts")).decode },
   transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
   "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },
+  "batch-sizes": {
+    summary: "Find the largest batch size of each bucket that fits into memory",
+    load: async () => (await import("./batchSizes.ts")).batchSizes,
+  },
   bins: { summary: "Estimate duration buckets of equal total length, and with a tokenizer 2-D ones", load: async () => (await import("./bins.ts")).bins },
   "manifest check": { summary: "Find what is wrong with manifests and their audio; --fix mends it", load: async () => (await import("./manifestCheck.ts")).manifestCheck },
   "manifest convert": {

@@ -70,6 +70,7 @@ export interface TorchAddon {
   releaseGenerator(handle: number): void;
   liveTensors(): number;
   memory(resetPeak: boolean): [number, number];
+  limitMemory(bytes: number): void;
   reportMemory(): void;
   threads(): number;
   setThreads(count: number): void;
@@ -116,6 +117,9 @@ const backtrace = /\s*(?:\(?Exception raised from |C\+\+ CapturedTraceback|frame
 /** An error's words without the backtrace of C++. */
 export const withoutBacktrace = (words: string): string => words.replace(backtrace, "").trimEnd();
 
+/** What our allocator, CUDA's, and cuFFT say where memory is at its end. */
+const outOfMemory = /not enough memory|out of memory|CUFFT_INTERNAL_ERROR/;
+
 /** Turns an error of the addon, which carries a code, into serac's own; no message shows frames of C++. */
 export function torchError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
@@ -125,6 +129,8 @@ export function torchError(error: unknown): unknown {
     error.message = message;
   }
   const code = (error as { code?: string }).code;
+  if ((code === "TORCH_FAILED" || code === "NATIVE_FAILED") && outOfMemory.test(message))
+    return new TorchError("TORCH_NO_MEMORY", { message, fix: "make batches smaller (--max-duration), or the model", cause: error });
   if (code === "SHAPE_MISMATCH") return new ShapeError(code, { message: error.message, cause: error });
   if (code === "TORCH_BAD_ARGUMENT" || code === "TORCH_FAILED" || code === "TORCH_UNKNOWN_OPERATOR" || code === "TENSOR_FREED" || code === "NATIVE_FAILED")
     return new TorchError(code as ErrorCode, { message: error.message, cause: error });

@@ -13,6 +13,12 @@ export const allocatedBytes = (): number => torchAddon().memory(false)[0];
 /** The most bytes that CPU tensors held at once since the last reset. */
 export const peakBytes = ({ reset = false } = {}): number => torchAddon().memory(reset)[1];
 
+/**
+ * Bounds what CPU tensors may hold, in all threads: an operator that needs more throws TORCH_NO_MEMORY, before the system ends the process.
+ * @param bytes undefined takes the bound away
+ */
+export const limitMemory = (bytes: number | undefined): void => torchAddon().limitMemory(Math.max(0, Math.floor(bytes ?? 0)));
+
 /** The loaded libtorch: version, build settings, BLAS. */
 export const describeLibtorch = (): LibtorchDescription => torchAddon().describe();
 /** Every operator that `callOperator` can call. */

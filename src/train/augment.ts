@@ -1,15 +1,6 @@
 /** What happens to utterances while they are loaded, by the flags of icefall and by the keys of a NeMo block. */
 import { SpecAugment } from "../audio/index.ts";
-import {
-  type CutTransform,
-  cutConcatenateTransform,
-  cutMixTransform,
-  type LhotseDataLoadingConfig,
-  loaderOptionsOf,
-  openNoise,
-  type PlayedCut,
-  reverbTransform,
-} from "../data/index.ts";
+import { type CutTransform, cutConcatenateTransform, cutMixTransform, openNoise, type PlayedCut, reverbTransform } from "../data/index.ts";
 import type { TrainOptions } from "./options.ts";
 
 export type { CutTransform };
@@ -36,11 +27,6 @@ export async function transformsOf(options: TrainOptions, musan: string | undefi
   }
   if (rirEnabled) transforms.push(reverbTransform(rirPath === undefined ? undefined : await openNoise(rirPath), { p: rirProb }));
   return transforms;
-}
-
-/** Transforms by the keys of a block. */
-export async function transformsOfBlock(config: LhotseDataLoadingConfig): Promise<CutTransform[]> {
-  return [...((await loaderOptionsOf(config)).cutTransforms ?? [])];
 }
 
 /** What masks and warps the features of training; undefined where that is off. */

@@ -2,22 +2,11 @@
  * The batches of training and of validation: loaded ahead by threads, the same whatever their number, gone on with from a checkpoint to the next batch.
  * What cannot be used is left out and counted, each utterance once.
  */
-import {
-  createSampler,
-  encoderFrames,
-  LeftOut,
-  type LoadedEpoch,
-  Loader,
-  type LoaderState,
-  minFeatureFrames,
-  neededFrames,
-  type PlayedCut,
-  RenderPool,
-  type SpeechBatch,
-} from "../data/index.ts";
+import { encoderFrames, LeftOut, type LoadedEpoch, Loader, type LoaderState, minFeatureFrames, neededFrames, type PlayedCut, RenderPool, type SpeechBatch } from "../data/index.ts";
 import { ConfigError, type SeracError, TrainError } from "../util/errors.ts";
 import { specAugmentOf } from "./augment.ts";
-import { describeData, type OpenContext, type OpenedData, openTrainData, openValidData } from "./openData.ts";
+import { openTrainData, openValidData } from "./openData.ts";
+import { describeData, type OpenContext, type OpenedData } from "./openedData.ts";
 import type { TrainOptions } from "./options.ts";
 
 /** The event loop turns once a step while training, and a batch takes a few turns from its manifest's lines to its features. */
@@ -36,9 +25,9 @@ class DataLoader {
   }
 
   static async create(data: OpenedData, { options, say }: OpenContext, tokensOf: (text: string) => ArrayLike<number>, pool: RenderPool, isTraining: boolean): Promise<DataLoader> {
-    const sampler = await createSampler(data.source, data.sampler);
-    for (const warning of sampler.warnings) say(warning);
-    for (const line of sampler.leftOut.lines()) say(`left out: ${line}`);
+    const { sampler, warnings, leftOut: unsampled } = await data.createSampler();
+    for (const warning of warnings) say(warning);
+    for (const line of unsampled.lines()) say(`left out: ${line}`);
     return new DataLoader(
       data,
       (leftOut) =>

@@ -46,6 +46,8 @@ export const errorCodes = {
   TORCH_FAILED: "libtorch raised an error inside an operator. The message names the operator and the shapes it got, followed by libtorch's own words.",
   TORCH_NO_DEVICE:
     "A device to compute on is not there: its name is unknown, the loaded libtorch was built without CUDA, or no GPU of that number is visible. `serac doctor` tells what is.",
+  TORCH_NO_MEMORY:
+    "An operator needs more memory than there is, or than was allowed. Shorter batches, a smaller model or fewer utterances at a time need less; serac batch-sizes finds how large batches may be.",
   TORCH_UNKNOWN_OPERATOR: "The loaded libtorch has no operator of this name and overload.",
 
   // audio
@@ -130,6 +132,8 @@ export const errorCodes = {
   CHECKPOINT_MISSING: "There is no checkpoint, or no tokenizer, of that name.",
   TRAIN_GRADIENTS_NOT_FINITE:
     "The gradients of at least half of the last steps were infinite or not a number, so that no threshold for clipping can be taken from them. Usual causes: too high a learning rate, utterances with more tokens than frames, or fp16.",
+  BATCH_SIZE_NONE:
+    "Not even a batch of one utterance of some length fits into the memory that training may use. Leave out such utterances, train a smaller model, or allow more memory.",
   TRAIN_EXISTS: "Training from the start was asked for in a folder that holds the epochs of an earlier run, which would be overwritten.",
   TRAIN_REPLICA_FAILED: "One of the threads of --replicas failed or ended. The message is its error.",
   TRAIN_LOSS_NOT_FINITE:

@@ -1,0 +1,131 @@
+/** Data that was opened by whatever names it: what training leaves out, what is said of the rest, and how it is sampled. Metadata alone is read. */
+import {
+  type BatchSampler,
+  type ConfigNode,
+  createSampler,
+  DrawnSpeedSource,
+  type ItemSource,
+  LeftOut,
+  type OpenedSources,
+  openSources,
+  type SamplerOptions,
+  type SourceCut,
+  utteranceFilter,
+} from "../data/index.ts";
+import type { SentencePiece } from "../text/index.ts";
+import { ManifestError, messageOf, TrainError } from "../util/errors.ts";
+import type { CutTransform } from "./augment.ts";
+import type { TrainOptions } from "./options.ts";
+
+/** Data that was opened: what to sample from and how, and what was left out. */
+export interface OpenedData {
+  /** What messages call it: manifests, or where the block stands. */
+  name: string;
+  /** @throws what `createSampler` throws */
+  createSampler(): Promise<CutSampler>;
+  /** Seconds of each utterance, ascending. */
+  durations: Float64Array;
+  sources: number;
+  infinite: boolean;
+  leftOut: LeftOut;
+  transforms: CutTransform[];
+  /** Seeds augmentation. */
+  seed: number;
+  /** Seconds of a batch, padding included, at most: what schedules go by. */
+  batchSeconds: number;
+}
+
+/** A sampler and what it says of itself. */
+export interface CutSampler {
+  sampler: BatchSampler<SourceCut>;
+  warnings: readonly string[];
+  leftOut: LeftOut;
+}
+
+/** Who opens data, and for whom. */
+export interface OpenContext {
+  options: TrainOptions;
+  /** Names of the options that were given. */
+  given: ReadonlySet<string>;
+  tokenizer: SentencePiece;
+  /** Names the tokenizer: what depends on it is kept in indices under this name. */
+  tokenizerKey: string;
+  say: (line: string) => void;
+}
+
+/** What is known of data before anything of it is sampled. */
+export type DescribedData = Pick<OpenedData, "name" | "durations" | "sources" | "infinite" | "leftOut">;
+
+/** Opens the keys of a block, with what training leaves out. */
+export async function openConfig(keys: ConfigNode, { options, tokenizer, tokenizerKey, say }: OpenContext, bounds: { min: number; max: number }): Promise<OpenedSources> {
+  try {
+    return await openSources(keys, {
+      countTokens: (text) => tokenizer.encode(text).length,
+      tokensKey: tokenizerKey,
+      filter: {
+        key: `${tokenizerKey}-${bounds.min}-${bounds.max}-${options.sampleRate}-${options.useCtc}`.replace(/[^\w-]/g, "_"),
+        why: utteranceFilter({
+          minUtterance: bounds.min,
+          maxUtterance: bounds.max,
+          sampleRate: options.sampleRate,
+          ctc: options.useCtc,
+          encode: (text) => tokenizer.encode(text),
+          unkId: tokenizer.unkId,
+        }),
+      },
+      onBad: options.onBad,
+      onWarning: say,
+    });
+  } catch (error) {
+    if (!(error instanceof ManifestError) || error.code !== "SOURCE_EMPTY") throw error;
+    throw new TrainError("TRAIN_NO_DATA", {
+      at: error.at,
+      message: messageOf(error),
+      fix: "check --min-utterance, --max-utterance and the tokenizer; serac manifest check names lines that cannot be used",
+      cause: error,
+    });
+  }
+}
+
+/** Counts utterances and their seconds. */
+export async function describe(name: string, { leaves, infinite }: Pick<OpenedSources, "leaves" | "infinite">): Promise<DescribedData> {
+  const leftOut = new LeftOut();
+  for (const leaf of leaves) leftOut.addAll(leaf.leftOut);
+  const durations = new Float64Array(leaves.reduce((sum, leaf) => sum + leaf.source.length, 0));
+  let count = 0;
+  for (const leaf of leaves)
+    for await (const { duration } of itemsOf(leaf.source)) {
+      durations[count] = duration;
+      count++;
+    }
+  return { name, infinite, leftOut, sources: leaves.length, durations: durations.sort() };
+}
+
+/** Items of a source, in order. */
+export async function* itemsOf(source: ItemSource<unknown>): AsyncGenerator<{ ref: number; duration: number }> {
+  const stream = await source.open({ epoch: 0, seed: 0, shuffle: false });
+  for (let block = await stream.read(1024); block; block = await stream.read(1024))
+    for (let i = 0; i < block.count; i++) yield { ref: block.refs[i] as number, duration: block.durations[i] as number };
+  await stream.close();
+}
+
+const speeds = [0.9, 1, 1.1];
+
+/** The source, played at other speeds where that is asked for. */
+export function withSpeeds(source: ItemSource<SourceCut>, { speedPerturb, seed, sampleRate }: TrainOptions): ItemSource<SourceCut> {
+  return speedPerturb ? new DrawnSpeedSource(source, { factors: speeds, seed, sampleRate }) : source;
+}
+
+/** The sampler of a source. */
+export async function samplerOf(source: ItemSource<SourceCut>, options: SamplerOptions): Promise<CutSampler> {
+  const sampler = await createSampler(source, options);
+  return { sampler, warnings: sampler.warnings, leftOut: sampler.leftOut };
+}
+
+/** "2,700 utterances, 0.32 h, 0.14 to 2.3 s (median 0.42)" */
+export function describeData({ durations, sources, infinite }: Pick<OpenedData, "durations" | "sources" | "infinite">): string {
+  const at = (q: number): string => String(Number((durations[Math.min(durations.length - 1, Math.floor(q * durations.length))] as number).toPrecision(3)));
+  const hours = durations.reduce((sum, duration) => sum + duration, 0) / 3600;
+  const of = sources === 1 ? "" : ` of ${sources} sources`;
+  return `${durations.length} utterances${of}, ${hours.toFixed(2)} h${infinite ? ", without end" : ""}, ${at(0)} to ${at(1)} s (median ${at(0.5)}, 95 % below ${at(0.95)})`;
+}
