@@ -1,4 +1,6 @@
 /** `serac prepare librispeech` and `serac prepare musan`: a corpus as downloaded becomes cuts under the names that icefall's recipe reads. */
+
+import { existsSync } from "node:fs";
 import { cpus } from "node:os";
 import { join } from "node:path";
 import { boolean, choice, integer, path, strings } from "../util/options.ts";
@@ -60,6 +62,12 @@ function report(parts: readonly Prepared[], leftOut: { lines(): string[] }, out:
       out.print(`${file}  ${recordings} recordings, ${hours.toFixed(2)} h; ${cuts} cuts, ${cutHours.toFixed(2)} h${written ? "" : "  (was there already)"}`);
 }
 
+/** What train's flags choose among the training parts that are there. */
+function trainFlags(cutsFolder: string): string {
+  const has = (part: string): boolean => existsSync(join(cutsFolder, `librispeech_cuts_${part}.jsonl.gz`));
+  return has("train-all-shuf") ? "" : has("train-clean-100") || !has("train-clean-5") ? " --full-libri 0" : " --mini-libri 1";
+}
+
 export const prepareLibrispeechCommand = command({
   name: "prepare librispeech",
   summary: "Make manifests, cuts and features of LibriSpeech, as icefall's recipe names them",
@@ -82,7 +90,10 @@ export const prepareLibrispeechCommand = command({
     report(prepared, leftOut, out);
     if (out.json) out.print(JSON.stringify({ parts: prepared, shuffled, leftOut: Object.fromEntries(leftOut.counts) }));
     else if (shuffled) out.print(`${shuffled.path}  ${shuffled.cuts} cuts, shuffled`);
-    out.next(`serac data inspect cuts.yaml   # - {type: lhotse, cuts_path: ${prepared[0]?.path}}`);
+    out.next(
+      `serac data inspect cuts.yaml   # - {type: lhotse, cuts_path: ${prepared[0]?.path}}`,
+      `serac train --manifest-dir ${options.cutsFolder}${trainFlags(options.cutsFolder)}`,
+    );
   },
 });
 
