@@ -55,7 +55,7 @@ export const commands: Record<string, Entry> = {
     load: async () => (await import("./checkpoint.ts")).checkpointShow,
   },
   "checkpoint diff": { summary: "How two checkpoints differ: names, shapes, elements, other values", load: async () => (await import("./checkpoint.ts")).checkpointDiff },
-  average: { summary: "Write the average of checkpoints as one file", load: async () => (await import("./average.ts")).average },
+  average: { summary: "Write the average of an experiment's checkpoints as one file", load: async () => (await import("./average.ts")).average },
   "checkpoint convert": { summary: "Convert a checkpoint between .pt and safetensors", load: async () => (await import("./checkpoint.ts")).checkpointConvert },
   doctor: { summary: "Say what serac found on this machine, and how to mend what is missing", load: async () => (await import("./doctor.ts")).doctor },
 };
