@@ -5,8 +5,11 @@
 import { totalmem } from "node:os";
 import type { ModelConfig } from "../models/index.ts";
 
-/** Matrices of frames by frames and heads that are there at once: scores by offset (twice as wide), scores, weights. Measured: test/decode/attentionMemory.test.ts. */
-const matrices = 4;
+/**
+ * Matrices of frames by frames and heads that are there at once: the weights, which are made in place of the scores.
+ * Measured on the CPU: test/decode/attentionMemory.test.ts. The composition of other devices keeps up to four.
+ */
+const matrices = 1;
 const bytesOfFloat = 4;
 
 /** The encoder's frames at 50 Hz. Source: icefall zipformer/subsampling.py, (T - 7) // 2. */
