@@ -1,14 +1,13 @@
 /** The encoder in evaluation, as in decoding: Zipformer S and M on 8 utterances of 10 s, beside the same composed of libtorch's operators, in turns. */
-import { AsrModel } from "../src/models/index.ts";
-import { autocast, Generator, noGrad, scope, setThreads } from "../src/torch/index.ts";
+import { autocast, noGrad, scope, setThreads } from "../src/torch/index.ts";
 import { setting } from "./common/measure.ts";
 import { mean, ratio, spread, takeTurns } from "./common/turns.ts";
-import { makeBatch, sizes } from "./step/model.ts";
+import { makeBatch, makeModel } from "./step/model.ts";
 
 const batch = makeBatch();
 console.log(setting());
 for (const size of ["S", "M"] as const) {
-  const model = new AsrModel({ ...sizes[size], generator: new Generator(7) }).eval();
+  const model = makeModel(size).eval();
   for (const threads of [1, 2]) {
     setThreads(threads);
     let float = 0;

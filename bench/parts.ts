@@ -3,13 +3,13 @@
  * loss (simple, ranges, pruned; 8 utterances, 250 frames, 60 symbols, 500 tokens), and ScaledAdam's update of all parameters.
  */
 import { doRnntPruning, getRnntPruneRanges, prunedTransducerLoss, rnntLossSmoothed, transducerBoundary } from "../src/losses/index.ts";
-import { AsrModel, Joiner } from "../src/models/index.ts";
+import { Joiner } from "../src/models/index.ts";
 import { ScaledAdam } from "../src/optim/index.ts";
 import { Generator, noGrad, peakBytes, randint, randn, scope, setThreads, type Tensor } from "../src/torch/index.ts";
 import { Random } from "../src/util/random.ts";
 import { setting } from "./common/measure.ts";
 import { ratio, spread, takeTurns } from "./common/turns.ts";
-import { makeBatch, sizes } from "./step/model.ts";
+import { makeBatch, makeModel } from "./step/model.ts";
 
 const rounds = 5;
 
@@ -31,7 +31,7 @@ function show(name: string, body: (round: number) => void): void {
 }
 
 function frontEnd(): void {
-  const model = new AsrModel({ ...sizes.S, generator: new Generator(7) });
+  const model = makeModel("S");
   const { x, xLens } = makeBatch();
   show("front end", (round) => {
     model.train({ random: new Random(round), generator: new Generator(round) });
@@ -62,7 +62,7 @@ function transducerLoss(): void {
 }
 
 function optimizer(): void {
-  const model = new AsrModel({ ...sizes.S, generator: new Generator(7) });
+  const model = makeModel("S");
   const adam = new ScaledAdam([...model.namedParameters()], { lr: 0.001, clippingScale: 2 });
   const generator = new Generator(5);
   for (const parameter of model.parameters()) parameter.grad = randn(parameter.shape, { generator });

@@ -35,6 +35,15 @@ export function makeBatch(): StepBatch {
   return { x: randn([8, 1000, 80], { generator: new Generator(1) }), xLens, y, seconds: xLens.reduce((sum, frames) => sum + frames / 100, 0) };
 }
 
+/** A model with random parameters, and nothing else left in memory. */
+export function makeModel(size: "S" | "M"): AsrModel {
+  let model: AsrModel | undefined;
+  scope(() => {
+    model = new AsrModel({ ...sizes[size], generator: new Generator(7) });
+  });
+  return model as AsrModel;
+}
+
 /** A model in training at batch count 5000, its optimiser, and what a step does. */
 export class Trainee {
   readonly model: AsrModel;
@@ -43,7 +52,7 @@ export class Trainee {
 
   constructor(size: "S" | "M", batch: StepBatch) {
     this.batch = batch;
-    this.model = new AsrModel({ ...sizes[size], generator: new Generator(7) });
+    this.model = makeModel(size);
     this.optimizer = new ScaledAdam([...this.model.namedParameters()], { lr: 0.001, clippingScale: 2 });
     this.restart();
   }

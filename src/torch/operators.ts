@@ -157,6 +157,7 @@ export const own: readonly string[] = [
   "depthwise_conv2d",
   "downsample",
   "dropout_shared",
+  "feedforward",
   "glu",
   "limit_param_value",
   "linear",

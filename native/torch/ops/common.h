@@ -40,7 +40,7 @@ void registerBypass(torch::Library& m);
 void registerDownsample(torch::Library& m);
 void registerAttention(torch::Library& m);
 void registerConv2d(torch::Library& m);
-void registerPointwise(torch::Library& m);
+void registerFeedforward(torch::Library& m);
 
 // Our kernels choose their own precision, forward and backward alike: nothing inside one is to be recast.
 struct NoAutocast {

@@ -27,7 +27,7 @@ void registerOperators() {
   registerDownsample(operators);
   registerAttention(operators);
   registerConv2d(operators);
-  registerPointwise(operators);
+  registerFeedforward(operators);
 }
 
 }  // namespace serac

@@ -1,5 +1,5 @@
-import { ActivationDropoutAndLinear, Balancer, type Init, Linear, Module, type Schedule, Whiten, whiteningLimit } from "../../nn/index.ts";
-import type { Tensor } from "../../torch/index.ts";
+import { ActivationDropoutAndLinear, Balancer, type Init, Linear, Module, type Parameter, type Schedule, scheduled, Whiten, whiteningLimit } from "../../nn/index.ts";
+import { ops, type Tensor } from "../../torch/index.ts";
 
 /** Linear, SwooshL, dropout that is the same for all frames, linear. Source: icefall zipformer/zipformer.py (FeedforwardModule). */
 export class Feedforward extends Module {
@@ -21,6 +21,9 @@ export class Feedforward extends Module {
 
   /** @param x (T, N, C) @returns (T, N, C) */
   forward(x: Tensor): Tensor {
-    return this.outWhiten.forward(this.outProj.forward(this.hiddenBalancer.forward(this.inProj.forward(x))));
+    const { inProj, outProj, hiddenBalancer, training } = this;
+    const p = training ? scheduled(outProj.dropout, this.run) : 0;
+    const y = ops.feedforward(x, inProj.weight, inProj.bias as Parameter, outProj.weight, outProj.bias, training ? hiddenBalancer.draw() : [], p, p > 0 ? this.generator : null);
+    return this.outWhiten.forward(y);
   }
 }

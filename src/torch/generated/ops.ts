@@ -15,6 +15,7 @@ const op_depthwise_conv1d = operator("serac::depthwise_conv1d");
 const op_depthwise_conv2d = operator("serac::depthwise_conv2d");
 const op_downsample = operator("serac::downsample");
 const op_dropout_shared = operator("serac::dropout_shared");
+const op_feedforward = operator("serac::feedforward");
 const op_glu = operator("serac::glu");
 const op_limit_param_value = operator("serac::limit_param_value");
 const op_linear = operator("serac::linear");
@@ -93,6 +94,11 @@ export function downsample(x: Tensor, weights: Tensor): Tensor {
 /** serac::dropout_shared(Tensor x, float p, int shared_dim, Generator? generator=None) -> Tensor */
 export function dropoutShared(x: Tensor, p: number, sharedDim: number, generator?: Generator | null): Tensor {
   return invoke(op_dropout_shared, x, p, sharedDim, generator) as Tensor;
+}
+
+/** serac::feedforward(Tensor x, Tensor weight1, Tensor bias1, Tensor weight2, Tensor bias2, float[] balance, float dropout_p, Generator? generator=None) -> Tensor */
+export function feedforward(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, balance: readonly number[], dropoutP: number, generator?: Generator | null): Tensor {
+  return invoke(op_feedforward, x, weight1, bias1, weight2, bias2, balance, dropoutP, generator) as Tensor;
 }
 
 /** serac::glu(Tensor x, Tensor? mask, float[] balance) -> Tensor */

@@ -33,6 +33,16 @@ const cases: Record<string, { call: Call; inputs: () => Tensor[] }[]> = {
       inputs: () => [randn([3, 19, 7, 4]).permute([0, 3, 1, 2]), randn([6, 4, 1, 1]), randn([6]), randn([4, 6, 1, 1]), randn([4])],
     },
   ],
+  "feed-forward": [
+    {
+      call: (x, w, b, v, c) => ops.feedforward(x, w, b, v, c, [], 0),
+      inputs: () => [strided([7, 2, 5]), randn([12, 5]), randn([12]), randn([3, 12]), randn([3])],
+    },
+    {
+      call: (x, w, b, v, c) => ops.feedforward(x, w, b, v, c, range, 0.3, new Generator(4)), // the same mask both ways
+      inputs: () => [randn([99, 3, 4]), randn([33, 4]), randn([33]), randn([4, 33]), randn([4])],
+    },
+  ],
   "attention weights": [
     {
       call: (q, k, p, e) => ops.attentionWeights(q, k, p, e, padding([7, 4], 7).unsqueeze(1), 3)[0],

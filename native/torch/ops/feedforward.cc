@@ -1,6 +1,7 @@
-// pointwise_feedforward: W2 swoosh_l(W1 x + b1) + b2 in every place of x (N, C, H, W), the channels last in memory. The hidden values, several times
-// as many as x, exist for a tile of places at a time: the backward pass computes them again. With `balance` (min_mean, max_mean, min_rms, max_rms,
-// grad_scale) their gradients are balanced as balancer does it; their sums are taken on the way forward.
+// feedforward: W2 dropout(swoosh_l(W1 x + b1)) + b2 over the channels of frames x (T, N, C), the dropout's mask the same for all frames.
+// pointwise_feedforward: the same in every place of x (N, C, H, W), the channels last in memory, without dropout.
+// The hidden values, several times as many as x, exist for a tile of rows at a time: the backward pass computes them again. With `balance` (min_mean,
+// max_mean, min_rms, max_rms, grad_scale) their gradients are balanced as balancer does it; their sums are taken on the way forward.
 #include "torch/composed/composed.h"
 #include "torch/ops/channelRange.h"
 #include "torch/ops/columnSums.h"
@@ -12,7 +13,7 @@
 namespace serac {
 namespace {
 
-constexpr int64_t kTile = 128;  // places
+constexpr int64_t kTile = 128;  // rows
 
 void fillRows(float* to, int64_t rows, const float* row, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * columns, row, sizeof(float) * static_cast<size_t>(columns));
@@ -42,23 +43,43 @@ void addSums(const float* h, int64_t rows, int64_t channels, const float* pivot,
   });
 }
 
-void activate(float* h, int64_t n) {
+// What dropout leaves of the hidden values: (utterances, hidden), for rows of frames of utterances; null for everything.
+struct Kept {
+  const float* data;
+  int64_t utterances;
+};
+
+void activate(float* h, int64_t begin, int64_t rows, int64_t channels, Kept kept) {
   vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-    for (int64_t i = 0; i < n; ++i) h[i] = swoosh<isa>(h[i], kSwooshL);
+    for (int64_t r = 0; r < rows; ++r) {
+      float* __restrict hr = h + r * channels;
+      for (int64_t c = 0; c < channels; ++c) hr[c] = swoosh<isa>(hr[c], kSwooshL);
+      if (!kept.data) continue;
+      const float* __restrict k = kept.data + (begin + r) % kept.utterances * channels;
+      for (int64_t c = 0; c < channels; ++c) hr[c] *= k[c];
+    }
   });
 }
 
-// h becomes its activation, dh the gradient of h.
-void activateBackward(float* h, float* dh, int64_t rows, int64_t channels, const float* a, const float* b) {
+// h becomes what W2 is multiplied by, dh the gradient of h.
+void activateBackward(float* h, float* dh, int64_t begin, int64_t rows, int64_t channels, const float* a, const float* b, Kept kept) {
   vectorized([=]<Isa isa>() __attribute__((always_inline)) {
     for (int64_t r = 0; r < rows; ++r) {
       float *__restrict hr = h + r * channels, *__restrict gr = dh + r * channels;
+      if (kept.data) {
+        const float* __restrict k = kept.data + (begin + r) % kept.utterances * channels;
+        for (int64_t c = 0; c < channels; ++c) gr[c] *= k[c];
+      }
       for (int64_t c = 0; c < channels; ++c) {
         const float v = hr[c];
         float g;
         hr[c] = swooshAndLogistic<isa>(v, kSwooshL, g);
         const float d = gr[c] * (g - 0.08f);
         gr[c] = mulAdd<isa>(__builtin_fabsf(d), mulAdd<isa>(a[c], v, b[c]), d);
+      }
+      if (kept.data) {
+        const float* __restrict k = kept.data + (begin + r) % kept.utterances * channels;
+        for (int64_t c = 0; c < channels; ++c) hr[c] *= k[c];
       }
     }
   });
@@ -72,19 +93,20 @@ void addRows(const float* x, int64_t rows, int64_t columns, float* sum) {
   });
 }
 
-Tensor placesOf(const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); }
-
+// x (rows, C) to (rows, out); `kept` (utterances, hidden) may be undefined.
 struct Feedforward : torch::autograd::Function<Feedforward> {
+  static Kept keptOf(const Tensor& kept) { return {kept.defined() ? kept.data_ptr<float>() : nullptr, kept.defined() ? kept.size(0) : 1}; }
+
   static Layers layersOf(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, bool narrow) {
     return {w1.data_ptr<float>(), b1.data_ptr<float>(), w2.data_ptr<float>(), b2.data_ptr<float>(), w1.size(1), w1.size(0), w2.size(0), narrow};
   }
 
   // y, and the balancer's lines (2, hidden) where `range` has five numbers.
-  static std::pair<Tensor, Tensor> value(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const std::vector<double>& range, bool narrow) {
-    const Tensor in = placesOf(x);
+  static std::pair<Tensor, Tensor> value(const Tensor& in, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& drop, const std::vector<double>& range, bool narrow) {
     const Layers layers = layersOf(w1, b1, w2, b2, narrow);
-    const int64_t places = in.numel() / layers.channels, hidden = layers.hidden;
-    Tensor y = at::empty({x.size(0), x.size(2), x.size(3), layers.out}, in.options().requires_grad(false));
+    const int64_t places = in.size(0), hidden = layers.hidden;
+    const Kept kept = keptOf(drop);
+    Tensor y = at::empty({places, layers.out}, in.options().requires_grad(false));
     const float* from = in.data_ptr<float>();
     float* to = y.data_ptr<float>();
     const bool balanced = !range.empty();
@@ -103,7 +125,7 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
             addSums(h.data(), rows, hidden, pivot.data(), tileSums.data(), tileSums.data() + hidden);
             for (int64_t c = 0; c < 2 * hidden; ++c) sums[static_cast<size_t>(part * 2 * hidden + c)] += static_cast<double>(tileSums[static_cast<size_t>(c)]);
           }
-          activate(h.data(), rows * hidden);
+          activate(h.data(), begin, rows, hidden, kept);
           float* out = to + begin * layers.out;
           fillRows(out, rows, layers.b2, layers.out);
           gemm(layers.narrow, false, true, rows, layers.out, hidden, h.data(), hidden, layers.w2, hidden, 1.0f, out, layers.out);
@@ -121,23 +143,25 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
         line[hidden + c] = l.b;
       }
     }
-    return {y.permute({0, 3, 1, 2}), lines};
+    return {y, lines};
   }
 
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, std::vector<double> range, bool narrow) {
-    auto [y, lines] = value(x, w1, b1, w2, b2, range, narrow);
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Optional<Tensor>& kept, std::vector<double> range, bool narrow) {
+    const Tensor drop = kept.has_value() ? *kept : Tensor();
+    auto [y, lines] = value(x, w1, b1, w2, b2, drop, range, narrow);
     ctx->saved_data["narrow"] = narrow;
-    ctx->save_for_backward({x, w1, b1, w2, b2, lines});
-    return sameStorage(y);
+    ctx->save_for_backward({x, w1, b1, w2, b2, lines, drop});
+    return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const NoAutocast noAutocast;
     const auto saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3], &b2 = saved[4];
-    const Tensor in = placesOf(x), grad = placesOf(grads[0]);
+    const Tensor &in = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3], &b2 = saved[4];
+    const Tensor grad = grads[0].contiguous();
+    const Kept kept = keptOf(saved[6]);
     const Layers layers = layersOf(w1, b1, w2, b2, ctx->saved_data["narrow"].toBool());
-    const int64_t channels = layers.channels, hidden = layers.hidden, out = layers.out, places = in.numel() / channels;
+    const int64_t channels = layers.channels, hidden = layers.hidden, out = layers.out, places = in.size(0);
     const auto options = in.options().requires_grad(false);
     const Tensor lines = saved[5].defined() ? saved[5] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), options);
@@ -153,22 +177,42 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
           const float *xt = from + begin * channels, *g = up + begin * out;
           layers.hide(xt, rows, h.data());
           gemm(layers.narrow, false, false, rows, hidden, out, g, out, layers.w2, hidden, 0.0f, dh.data(), hidden);
-          activateBackward(h.data(), dh.data(), rows, hidden, a, b);
+          activateBackward(h.data(), dh.data(), begin, rows, hidden, a, b, kept);
           gemm(layers.narrow, true, false, out, hidden, rows, g, out, h.data(), hidden, 1.0f, dtaps2 + part * out * hidden, hidden);
           gemm(layers.narrow, true, false, hidden, channels, rows, dh.data(), hidden, xt, channels, 1.0f, dtaps1 + part * hidden * channels, channels);
           gemm(layers.narrow, false, false, rows, channels, hidden, dh.data(), hidden, layers.w1, channels, 0.0f, to + begin * channels, channels);
           addRows(dh.data(), rows, hidden, dbias + part * hidden);
         }
     });
-    return {dx.permute({0, 3, 1, 2}), dw1.sum({0}).view(w1.sizes()), db1.sum({0}), dw2.sum({0}).view(w2.sizes()), columnSums(grad.view({-1, out})), {}, {}};
+    return {dx, dw1.sum({0}), db1.sum({0}), dw2.sum({0}), columnSums(grad), {}, {}, {}};
   }
 };
 
-Tensor compose(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, at::ArrayRef<double> range, const OptionalGenerator& generator) {
-  Tensor h = at::conv2d(x, w1, b1);
-  if (!range.empty() && wantsGrad(h)) h = composition::balancer(h, 1, range[0], range[1], range[2], range[3], range[4]);
-  h = generator.has_value() ? composition::swoosh(h, true, generator) : composition::swooshExact(h, true);
-  return at::conv2d(h, w2, b2);
+// Rows (rows, C) in any type that autocast allows.
+Tensor overRows(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& kept, at::ArrayRef<double> balance, at::ScalarType dtype) {
+  const NoAutocast noAutocast;
+  const bool narrow = dtype == at::kBFloat16;
+  bool gradient = false;
+  for (const Tensor* t : {&x, &w1, &b1, &w2, &b2}) gradient = gradient || wantsGrad(*t);
+  const auto wide = [](const Tensor& t) { return t.to(at::kFloat).contiguous(); };
+  const Tensor in = wide(x), first = wide(w1.flatten(1)), second = wide(w2.flatten(1));
+  if (!gradient) return Feedforward::value(in, first, wide(b1), second, wide(b2), kept, {}, narrow).first.to(dtype);
+  return Feedforward::apply(in, first, wide(b1), second, wide(b2), kept.defined() ? Optional<Tensor>(kept) : Optional<Tensor>(), balance.vec(), narrow).to(dtype);
+}
+
+bool isOwn(at::TensorList tensors, at::ScalarType dtype) {
+  bool own = !composed() && hasGemm() && tensors[0].numel() > 0 && (dtype == at::kFloat || dtype == at::kBFloat16);
+  for (const Tensor& t : tensors) own = own && t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16);
+  return own;
+}
+
+Tensor balanced(const Tensor& h, int64_t dim, at::ArrayRef<double> range) {
+  return range.empty() || !wantsGrad(h) ? h : composition::balancer(h, dim, range[0], range[1], range[2], range[3], range[4]);
+}
+
+void checkBiases(const char* name, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, at::ArrayRef<double> balance) {
+  TORCH_CHECK(b1.dim() == 1 && b1.size(0) == w1.size(0) && b2.dim() == 1 && b2.size(0) == w2.size(0), name, ": the biases have shapes ", b1.sizes(), " and ", b2.sizes());
+  TORCH_CHECK(balance.empty() || balance.size() == 5, name, ": balance must be min_mean, max_mean, min_rms, max_rms, grad_scale");
 }
 
 Tensor pointwiseFeedforward(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, at::ArrayRef<double> balance, const OptionalGenerator& generator) {
@@ -176,24 +220,36 @@ Tensor pointwiseFeedforward(const Tensor& x, const Tensor& w1, const Tensor& b1,
   checkFloating(kName, x);
   TORCH_CHECK(x.dim() == 4 && w1.dim() == 4 && w1.size(1) == x.size(1) && w1.size(2) == 1 && w1.size(3) == 1, kName, ": x must be (N, C, H, W), it has shape ", x.sizes(), ", the first weight has shape ", w1.sizes());
   TORCH_CHECK(w2.dim() == 4 && w2.size(1) == w1.size(0) && w2.size(2) == 1 && w2.size(3) == 1, kName, ": the weights have shapes ", w1.sizes(), " and ", w2.sizes());
-  TORCH_CHECK(b1.dim() == 1 && b1.size(0) == w1.size(0) && b2.dim() == 1 && b2.size(0) == w2.size(0), kName, ": the biases have shapes ", b1.sizes(), " and ", b2.sizes());
-  TORCH_CHECK(balance.empty() || balance.size() == 5, kName, ": balance must be min_mean, max_mean, min_rms, max_rms, grad_scale");
+  checkBiases(kName, w1, b1, w2, b2, balance);
   const at::ScalarType dtype = autocastDtype(x);
-  bool own = !composed() && hasGemm() && x.numel() > 0 && (dtype == at::kFloat || dtype == at::kBFloat16);
-  bool gradient = false;
-  for (const Tensor* t : {&x, &w1, &b1, &w2, &b2})
-    own = own && t->is_cpu() && (t->scalar_type() == at::kFloat || t->scalar_type() == at::kBFloat16), gradient = gradient || wantsGrad(*t);
-  if (!own) return compose(x, w1, b1, w2, b2, balance, generator);
-  const NoAutocast noAutocast;
-  const bool narrow = dtype == at::kBFloat16;
-  const auto wide = [](const Tensor& t) { return t.to(at::kFloat).contiguous(); };
-  if (!gradient) return Feedforward::value(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), {}, narrow).first.to(dtype);
-  return Feedforward::apply(x.to(at::kFloat), wide(w1), wide(b1), wide(w2), wide(b2), balance.vec(), narrow).to(dtype);
+  if (!isOwn({x, w1, b1, w2, b2}, dtype)) {
+    const Tensor h = balanced(at::conv2d(x, w1, b1), 1, balance);
+    return at::conv2d(generator.has_value() ? composition::swoosh(h, true, generator) : composition::swooshExact(h, true), w2, b2);
+  }
+  const Tensor places = x.permute({0, 2, 3, 1}).reshape({-1, x.size(1)});
+  return overRows(places, w1, b1, w2, b2, {}, balance, dtype).view({x.size(0), x.size(2), x.size(3), w2.size(0)}).permute({0, 3, 1, 2});
+}
+
+Tensor feedforward(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, at::ArrayRef<double> balance, double p, const OptionalGenerator& generator) {
+  constexpr const char* kName = "feedforward";
+  checkFloating(kName, x);
+  TORCH_CHECK(x.dim() == 3 && w1.dim() == 2 && w1.size(1) == x.size(2) && w2.dim() == 2 && w2.size(1) == w1.size(0), kName, ": x must be (T, N, C), it has shape ", x.sizes(), ", the weights have shapes ", w1.sizes(), " and ", w2.sizes());
+  TORCH_CHECK(p >= 0 && p < 1, kName, ": dropout_p is ", p, ", it must be in [0, 1)");
+  checkBiases(kName, w1, b1, w2, b2, balance);
+  const at::ScalarType dtype = autocastDtype(x);
+  if (!isOwn({x, w1, b1, w2, b2}, dtype)) {
+    const Tensor h = balanced(at::linear(x, w1, b1), 2, balance);
+    return composition::activationDropoutLinear(h, w2, b2, true, p, 0, generator);
+  }
+  Tensor kept;
+  if (p > 0) kept = at::empty({x.size(1), w1.size(0)}, x.options().dtype(at::kFloat).requires_grad(false)).uniform_(0, 1, generator).gt_(p).div_(1 - p);
+  return overRows(x.reshape({-1, x.size(2)}), w1, b1, w2, b2, kept, balance, dtype).view({x.size(0), x.size(1), w2.size(0)});
 }
 
 }  // namespace
 
-void registerPointwise(torch::Library& m) {
+void registerFeedforward(torch::Library& m) {
+  m.def("feedforward(Tensor x, Tensor weight1, Tensor bias1, Tensor weight2, Tensor bias2, float[] balance, float dropout_p, Generator? generator=None) -> Tensor", &feedforward);
   m.def("pointwise_feedforward(Tensor x, Tensor weight1, Tensor bias1, Tensor weight2, Tensor bias2, float[] balance, Generator? generator=None) -> Tensor", &pointwiseFeedforward);
 }
 
