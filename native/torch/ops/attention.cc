@@ -5,8 +5,6 @@
 #include "torch/ops/gemm.h"
 #include "torch/ops/simd.h"
 
-#include <vector>
-
 namespace serac {
 namespace {
 
@@ -171,7 +169,7 @@ struct Weights : torch::autograd::Function<Weights> {
     forWeights(o.dtype, [&]<typename T>(T) {
     T* const out = weights.data_ptr<T>();
     at::parallel_for(0, matrices, 1, [&](int64_t first, int64_t last) {
-      std::vector<float> scratch(isFloatType<T> ? 0 : static_cast<size_t>(frames * frames));
+      const Scratch scratch(isFloatType<T> ? 0 : frames * frames);
       for (int64_t i = first; i < last; ++i) {
         float* scores = scratch.data();
         if constexpr (isFloatType<T>) scores = out + i * frames * frames;
@@ -229,7 +227,7 @@ struct Weights : torch::autograd::Function<Weights> {
     forWeights(weights.scalar_type(), [&]<typename T>(T) {
     const T *a = weights.data_ptr<T>(), *da = dweights.data_ptr<T>(), *da0 = dfirst.defined() ? dfirst.data_ptr<T>() : nullptr;
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-      std::vector<float> scores(static_cast<size_t>(frames * frames));
+      const Scratch scores(frames * frames);
       for (int64_t part = first; part < last; ++part)
         for (int64_t i = matrices * part / parts; i < matrices * (part + 1) / parts; ++i) {
           const int64_t head = i / q.batch, at = i * frames * frames;
@@ -287,11 +285,10 @@ std::tuple<Tensor, Tensor> attentionWeights(const Tensor& query, const Tensor& k
 struct Attend : torch::autograd::Function<Attend> {
   // Matrix i of the weights in float, and its leading dimension.
   template <typename T>
-  static std::pair<const float*, int64_t> matrixOf(const Tensor& w, const T* data, int64_t i, std::vector<float>& scratch) {
+  static std::pair<const float*, int64_t> matrixOf(const Tensor& w, const T* data, int64_t i, const Scratch& scratch) {
     const T* from = data + i * w.stride(0);
     if constexpr (isFloatType<T>) return {from, w.stride(1)};
     const int64_t targets = w.size(1), sources = w.size(2);
-    scratch.resize(static_cast<size_t>(targets * sources));
     for (int64_t t = 0; t < targets; ++t) widen(from + t * w.stride(1), scratch.data() + t * sources, sources);
     return {scratch.data(), sources};
   }
@@ -303,7 +300,7 @@ struct Attend : torch::autograd::Function<Attend> {
     const Frames v(values, heads), out(y, heads);
     forWeights(w.scalar_type(), [&]<typename T>(T) {
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-        std::vector<float> scratch;
+        const Scratch scratch(isFloatType<T> ? 0 : targets * sources);
         for (int64_t i = first; i < last; ++i) {
           const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
           gemm(false, false, targets, v.dim, sources, a, ld, v.at(i), v.frame, 0.0f, out.at(i), out.frame);
@@ -330,7 +327,7 @@ struct Attend : torch::autograd::Function<Attend> {
     forWeights(w.scalar_type(), [&]<typename T>(T) {
       T* const da = dweights.defined() ? dweights.data_ptr<T>() : nullptr;
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-        std::vector<float> scratch;
+        const Scratch scratch(isFloatType<T> ? 0 : targets * sources);
         for (int64_t i = first; i < last; ++i) {
           const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
           gemm(true, false, sources, v.dim, targets, a, ld, g.at(i), g.frame, 0.0f, dv.at(i), dv.frame);

@@ -79,6 +79,13 @@ struct Seed {
 // Takes 64 bits from `generator` (libtorch's default CPU generator without one).
 Seed drawSeed(const char* name, const OptionalGenerator& generator);
 
+// Memory for a kernel's own use, with anything in it: from the allocator, which keeps it for the next call.
+struct Scratch {
+  Tensor owner;
+  explicit Scratch(int64_t floats) : owner(at::empty({floats}, at::TensorOptions(at::kFloat))) {}
+  float* data() const { return owner.data_ptr<float>(); }
+};
+
 constexpr int64_t kGrain = 16384;  // elements of cheap work that are worth a thread
 
 }  // namespace serac

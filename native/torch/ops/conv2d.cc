@@ -71,7 +71,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
     float* to = y.data_ptr<float>();
     const int64_t tile = s.tile(), tiles = (s.outHeight() + tile - 1) / tile, rowSize = s.outWidth() * s.out;
     at::parallel_for(0, s.batch * tiles, 1, [&](int64_t first, int64_t last) {
-      std::vector<float> patches(static_cast<size_t>(tile * s.outWidth() * s.patch()));
+      const Scratch patches(tile * s.outWidth() * s.patch());
       for (int64_t i = first; i < last; ++i) {
         const int64_t n = i / tiles, begin = i % tiles * tile, end = std::min(begin + tile, s.outHeight()), rows = (end - begin) * s.outWidth();
         gather(s, from + n * s.height * s.width * s.channels, begin, end, patches.data());
@@ -109,7 +109,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
     float *to = down ? dx.data_ptr<float>() : nullptr, *dtaps = dw.data_ptr<float>();
     const int64_t tile = s.tile(), rowSize = s.outWidth() * s.out, planeSize = s.height * s.width * s.channels;
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-      std::vector<float> patches(static_cast<size_t>(tile * s.outWidth() * s.patch()));
+      const Scratch patches(tile * s.outWidth() * s.patch());
       for (int64_t part = first; part < last; ++part)
         for (int64_t n = s.batch * part / parts; n < s.batch * (part + 1) / parts; ++n)
           for (int64_t begin = 0; begin < s.outHeight(); begin += tile) {

@@ -13,7 +13,8 @@
 namespace serac {
 namespace {
 
-constexpr int64_t kTile = 128;  // rows
+// Rows of a tile: their hidden values fit into the second cache; products of bfloat16 lay out the weights anew for each tile, so those are larger.
+constexpr int64_t tileOf(bool narrow) { return narrow ? 448 : 224; }
 
 void fillRows(float* to, int64_t rows, const float* row, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * columns, row, sizeof(float) * static_cast<size_t>(columns));
@@ -112,13 +113,14 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     const bool balanced = !range.empty();
     std::vector<float> pivot(static_cast<size_t>(hidden));
     if (balanced) layers.hide(from, 1, pivot.data());
-    const int64_t tiles = (places + kTile - 1) / kTile, parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), tiles));
+    const int64_t tileRows = tileOf(layers.narrow), tiles = (places + tileRows - 1) / tileRows, parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), tiles));
     std::vector<double> sums(static_cast<size_t>(parts * 2 * hidden), 0.0);
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-      std::vector<float> h(static_cast<size_t>(kTile * hidden)), tileSums(static_cast<size_t>(2 * hidden));
+      const Scratch h(tileRows * hidden);
+      std::vector<float> tileSums(static_cast<size_t>(2 * hidden));
       for (int64_t part = first; part < last; ++part)
         for (int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; ++tile) {
-          const int64_t begin = tile * kTile, rows = std::min(kTile, places - begin);
+          const int64_t begin = tile * tileRows, rows = std::min(tileRows, places - begin);
           layers.hide(from + begin * layers.channels, rows, h.data());
           if (balanced) {
             std::fill(tileSums.begin(), tileSums.end(), 0.0f);
@@ -165,15 +167,15 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     const auto options = in.options().requires_grad(false);
     const Tensor lines = saved[5].defined() ? saved[5] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), options);
-    const int64_t tiles = (places + kTile - 1) / kTile, parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), tiles));
+    const int64_t tileRows = tileOf(layers.narrow), tiles = (places + tileRows - 1) / tileRows, parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), tiles));
     Tensor dw1 = at::zeros({parts, hidden, channels}, options), dw2 = at::zeros({parts, out, hidden}, options), db1 = at::zeros({parts, hidden}, options);
     const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>(), *a = lines.data_ptr<float>(), *b = a + hidden;
     float *to = dx.data_ptr<float>(), *dtaps1 = dw1.data_ptr<float>(), *dtaps2 = dw2.data_ptr<float>(), *dbias = db1.data_ptr<float>();
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-      std::vector<float> h(static_cast<size_t>(kTile * hidden)), dh(static_cast<size_t>(kTile * hidden));
+      const Scratch h(tileRows * hidden), dh(tileRows * hidden);
       for (int64_t part = first; part < last; ++part)
         for (int64_t tile = tiles * part / parts; tile < tiles * (part + 1) / parts; ++tile) {
-          const int64_t begin = tile * kTile, rows = std::min(kTile, places - begin);
+          const int64_t begin = tile * tileRows, rows = std::min(tileRows, places - begin);
           const float *xt = from + begin * channels, *g = up + begin * out;
           layers.hide(xt, rows, h.data());
           gemm(layers.narrow, false, false, rows, hidden, out, g, out, layers.w2, hidden, 0.0f, dh.data(), hidden);
