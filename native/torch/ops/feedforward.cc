@@ -25,10 +25,14 @@ struct Layers {
   const float *w1, *b1, *w2, *b2;
   int64_t channels, hidden, out;
   bool narrow;
+  const float *across1, *across2;  // transposed, where `narrow`: so they are quicker to lay out for every tile
   // h (rows, hidden) of x (rows, channels)
   void hide(const float* x, int64_t rows, float* h) const {
     fillRows(h, rows, b1, hidden);
-    gemm(narrow, false, true, rows, hidden, channels, x, channels, w1, channels, 1.0f, h, hidden);
+    if (narrow)
+      gemm(true, false, false, rows, hidden, channels, x, channels, across1, hidden, 1.0f, h, hidden);
+    else
+      gemm(false, true, rows, hidden, channels, x, channels, w1, channels, 1.0f, h, hidden);
   }
 };
 
@@ -98,13 +102,14 @@ void addRows(const float* x, int64_t rows, int64_t columns, float* sum) {
 struct Feedforward : torch::autograd::Function<Feedforward> {
   static Kept keptOf(const Tensor& kept) { return {kept.defined() ? kept.data_ptr<float>() : nullptr, kept.defined() ? kept.size(0) : 1}; }
 
-  static Layers layersOf(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, bool narrow) {
-    return {w1.data_ptr<float>(), b1.data_ptr<float>(), w2.data_ptr<float>(), b2.data_ptr<float>(), w1.size(1), w1.size(0), w2.size(0), narrow};
+  static Layers layersOf(const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, bool narrow, const Tensor& across1, const Tensor& across2) {
+    return {w1.data_ptr<float>(), b1.data_ptr<float>(), w2.data_ptr<float>(), b2.data_ptr<float>(), w1.size(1), w1.size(0), w2.size(0), narrow, across1.defined() ? across1.data_ptr<float>() : nullptr, across2.defined() ? across2.data_ptr<float>() : nullptr};
   }
 
   // y, and the balancer's lines (2, hidden) where `range` has five numbers.
   static std::pair<Tensor, Tensor> value(const Tensor& in, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& drop, const std::vector<double>& range, bool narrow) {
-    const Layers layers = layersOf(w1, b1, w2, b2, narrow);
+    const Tensor across1 = narrow ? w1.t().contiguous() : Tensor(), across2 = narrow ? w2.t().contiguous() : Tensor();
+    const Layers layers = layersOf(w1, b1, w2, b2, narrow, across1, across2);
     const int64_t places = in.size(0), hidden = layers.hidden;
     const Kept kept = keptOf(drop);
     Tensor y = at::empty({places, layers.out}, in.options().requires_grad(false));
@@ -130,7 +135,10 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
           activate(h.data(), begin, rows, hidden, kept);
           float* out = to + begin * layers.out;
           fillRows(out, rows, layers.b2, layers.out);
-          gemm(layers.narrow, false, true, rows, layers.out, hidden, h.data(), hidden, layers.w2, hidden, 1.0f, out, layers.out);
+          if (narrow)
+            gemm(true, false, false, rows, layers.out, hidden, h.data(), hidden, layers.across2, layers.out, 1.0f, out, layers.out);
+          else
+            gemm(false, true, rows, layers.out, hidden, h.data(), hidden, layers.w2, hidden, 1.0f, out, layers.out);
         }
     });
     Tensor lines;
@@ -162,7 +170,9 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     const Tensor &in = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3], &b2 = saved[4];
     const Tensor grad = grads[0].contiguous();
     const Kept kept = keptOf(saved[6]);
-    const Layers layers = layersOf(w1, b1, w2, b2, ctx->saved_data["narrow"].toBool());
+    const bool narrow = ctx->saved_data["narrow"].toBool();
+    const Tensor across1 = narrow ? w1.t().contiguous() : Tensor();
+    const Layers layers = layersOf(w1, b1, w2, b2, narrow, across1, {});
     const int64_t channels = layers.channels, hidden = layers.hidden, out = layers.out, places = in.size(0);
     const auto options = in.options().requires_grad(false);
     const Tensor lines = saved[5].defined() ? saved[5] : at::zeros({2, hidden}, options);
