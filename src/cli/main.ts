@@ -18,6 +18,10 @@ interface Entry {
 /** Every command by the words that call it. A new command is one line here and one file beside this one. */
 export const commands: Record<string, Entry> = {
   train: { summary: "Train a Zipformer on manifests, NeMo configs or icefall's cuts", load: async () => (await import("./train.ts")).train },
+  finetune: {
+    summary: "Train on from another model: same or other vocabulary, all of its modules or some",
+    load: async () => (await import("./finetune.ts")).finetune,
+  },
   decode: { summary: "Recognise a manifest and score it: recogs, errs and wer-summary files", load: async () => (await import("./decode.ts")).decode },
   transcribe: { summary: "Print the text of audio files", load: async () => (await import("./transcribe.ts")).transcribe },
   "bpe train": { summary: "Train a SentencePiece model on the texts of a manifest", load: async () => (await import("./bpeTrain.ts")).bpeTrain },

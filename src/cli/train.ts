@@ -1,6 +1,7 @@
 import { train as runTraining } from "../train/index.ts";
 import { type TrainOptionsInput, trainOptions } from "../train/options.ts";
 import { command } from "./command.ts";
+import { printResult, terminalReporter } from "./trainRun.ts";
 
 /** `serac train`: icefall's zipformer/train.py, on the cuts of its recipe, on NeMo manifests, or on blocks of NeMo's. */
 export const train = command({
@@ -14,6 +15,7 @@ export const train = command({
     "serac train --manifest-dir data/fbank --full-libri 0 --max-duration 600",
     "serac train --train-ds nemo.yaml train_ds.batch_duration=300 --valid-manifest valid.jsonl --limit-train-batches 2000",
     "serac train --train-manifest train.jsonl --bpe-model bpe.model --exp-dir exp --start-epoch 11",
+    "serac train --config exp/train.yaml --exp-dir exp2 --base-lr 0.03",
     "serac train --train-manifest train.jsonl --bpe-model bpe.model --use-ctc 1 --use-transducer 0 --base-lr 0.03",
   ],
   positional: { overrides: { help: "train_ds.KEY=VALUE, validation_ds.KEY=VALUE", optional: true, many: true } },
@@ -22,29 +24,7 @@ export const train = command({
     // What was left to its default is left to it there too: beside a train_ds block flags have other meanings.
     const input: TrainOptionsInput = Object.fromEntries(Object.entries(options).filter(([name]) => given.has(name)));
     if (overrides && overrides.length > 0) input.overrides = overrides;
-    let progress: ReturnType<typeof out.progress> | undefined;
-    const result = await runTraining(input, {
-      signal: out.signal,
-      report: {
-        say: (line) => out.say(line),
-        progress(done, total, note) {
-          if (done === 1 || !progress) progress = out.progress(total, "batches");
-          progress.update(done, note);
-          if (total !== undefined && done >= total) progress.finish();
-        },
-      },
-    });
-    if (out.json) out.print(JSON.stringify(result));
-    else if (result.diagnostics) for (const line of result.diagnostics) out.print(line);
-    else out.print(result.checkpoint);
-    if (result.interrupted) return 130;
-    if (result.diagnostics) return 0;
-    const test = options.validManifest?.[0] ?? "test.jsonl";
-    if (result.checkpoint.includes("epoch-"))
-      out.next(
-        `serac decode --exp-dir ${options.expDir} --epoch ${result.epochs} --avg ${Math.max(1, Math.min(5, result.epochs - 1))} --manifest ${test}`,
-        `serac transcribe --checkpoint ${result.checkpoint} a.wav`,
-      );
-    return 0;
+    const result = await runTraining(input, { signal: out.signal, report: terminalReporter(out) });
+    return printResult(out, result, { expDir: options.expDir, test: options.validManifest?.[0] });
   },
 });

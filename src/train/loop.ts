@@ -6,8 +6,9 @@ import { batchPath, disposeCheckpoint, epochPath, saveCheckpoint, startAverage, 
 import { errorRate } from "../text/index.ts";
 import { checkDevice, scope, setThreads, type Tensor } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
-import { canonicalName, parseOptions } from "../util/options.ts";
+import { parseOptions } from "../util/options.ts";
 import { BadBatches, describeBatch } from "./badBatches.ts";
+import { givenNames, withConfig } from "./configFile.ts";
 import { Diagnostics } from "./diagnostics.ts";
 import { envInfo } from "./envInfo.ts";
 import { GradScaleWatch } from "./gradScale.ts";
@@ -55,10 +56,24 @@ const silent: TrainReporter = { say: () => {} };
  * @param signal aborting it saves a checkpoint and returns
  * @throws ConfigError for options; ManifestError, TrainError for data; CheckpointError on resuming
  */
-export async function train(input: TrainOptionsInput, { signal, report = silent }: { signal?: AbortSignal; report?: TrainReporter } = {}): Promise<TrainResult> {
-  const options = checkTrainOptions(parseOptions(trainOptions, input));
-  const given = new Set(Object.entries(input).flatMap(([name, value]) => (value === undefined ? [] : [canonicalName(name)])));
-  const trainer = await Trainer.start(options, given, report);
+export async function train(input: TrainOptionsInput, { signal, report }: { signal?: AbortSignal; report?: TrainReporter } = {}): Promise<TrainResult> {
+  const all = withConfig(input, trainOptions);
+  return runTraining(checkTrainOptions(parseOptions(trainOptions, all)), { given: givenNames(all), signal, report });
+}
+
+/** How a run is made. */
+export interface RunContext {
+  /** Names of the options that were given, not left to their defaults. */
+  given: ReadonlySet<string>;
+  signal?: AbortSignal | undefined;
+  report?: TrainReporter | undefined;
+  /** Changes a model that is new, before its average begins; not called when a run goes on. */
+  prepare?: ((parts: RunParts, tokens: Tokens, say: (line: string) => void) => void) | undefined;
+}
+
+/** Trains with checked options. @throws as `train` */
+export async function runTraining(options: TrainOptions, { given, signal, report = silent, prepare }: RunContext): Promise<TrainResult> {
+  const trainer = await Trainer.start(options, given, report, prepare);
   return trainer.run(signal);
 }
 
@@ -95,13 +110,13 @@ class Trainer {
   private lastWer: number | undefined;
   private lastValidLoss: number | undefined;
 
-  static async start(options: TrainOptions, given: ReadonlySet<string>, report: TrainReporter): Promise<Trainer> {
+  static async start(options: TrainOptions, given: ReadonlySet<string>, report: TrainReporter, prepare: RunContext["prepare"]): Promise<Trainer> {
     checkDevice(options.device);
     const share = Math.max(1, Math.floor(options.threads / options.replicas));
     if (options.threads > 0 || options.replicas > 1) setThreads(share);
     const run = await openRun(options, given, (line) => report.say(line));
     try {
-      return new Trainer(run, report);
+      return new Trainer(run, report, prepare);
     } catch (error) {
       run.log.note(String(error), "WARNING");
       await run.close();
@@ -109,7 +124,7 @@ class Trainer {
     }
   }
 
-  private constructor(run: OpenRun, report: TrainReporter) {
+  private constructor(run: OpenRun, report: TrainReporter, prepare: RunContext["prepare"]) {
     const { options, log, tokens, data } = run;
     this.open = run;
     this.options = options;
@@ -128,6 +143,7 @@ class Trainer {
     this.epoch = options.startEpoch;
     if (options.startBatch > 0) this.resume(batchPath(options.expDir, options.startBatch));
     else if (options.startEpoch > 1) this.resume(epochPath(options.expDir, options.startEpoch - 1));
+    else prepare?.(this.parts, tokens, say);
     if (this.average.size === 0) this.average = startAverage(this.parts.model);
     if (options.infCheck) this.watches.push(new InfCheck(this.parts.model, (line) => log.say(line, "WARNING")));
     if (options.printDiagnostics) {

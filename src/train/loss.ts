@@ -30,8 +30,11 @@ export function transducerScales(b: number, { warmStep, simpleLossScale }: Pick<
 }
 
 /** The batch count that schedules of regularisers follow after b updates: it depends on how much audio an update sees, and moves every tenth. */
-export function adjustedBatchCount(b: number, { maxDuration, refDuration }: Pick<TrainOptions, "maxDuration" | "refDuration">): number {
-  return (10 * Math.floor(b / 10) * maxDuration) / refDuration;
+export function adjustedBatchCount(
+  b: number,
+  { maxDuration, refDuration, batchCountOffset = 0 }: Pick<TrainOptions, "maxDuration" | "refDuration"> & Partial<Pick<TrainOptions, "batchCountOffset">>,
+): number {
+  return (10 * Math.floor(b / 10) * maxDuration) / refDuration + batchCountOffset;
 }
 
 /**

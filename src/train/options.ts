@@ -11,6 +11,7 @@ const loss = "Loss";
 export const trainOptions = {
   ...dataOptions,
 
+  config: path({ group: world, unit: "file", help: "YAML file of these options, by their names; what is given beside it counts more" }),
   expDir: path({ default: "zipformer/exp", group: world, help: "folder of checkpoints and logs" }),
   numEpochs: integer({ default: 30, min: 1, group: world, help: "epochs to train" }),
   startEpoch: integer({ default: 1, min: 1, group: world, help: "resume after epoch N - 1" }),
@@ -42,6 +43,7 @@ export const trainOptions = {
   lrEpochs: number({ default: 3.5, min: 0.01, group: schedule, help: "Eden: epochs after which the rate falls" }),
   warmStep: integer({ default: 2000, min: 1, group: schedule, unit: "updates", help: "warm-up of the losses" }),
   refDuration: number({ default: 600, min: 0.001, group: schedule, unit: "seconds", help: "batch duration for which schedules of regularisers are meant" }),
+  batchCountOffset: integer({ default: 0, min: 0, group: schedule, hidden: true, help: "added to the batch count that schedules of regularisers follow" }),
   recipe: choice(["seed", "2026"], {
     default: "seed",
     group: schedule,

@@ -1,7 +1,7 @@
 /** Sources of utterances: NeMo's manifests and tars, lhotse's cuts, features and Shar, mixed by weight as an input_cfg says. Works without libtorch. */
 export { type ConfigBlocks, configBlocks, createBlocksSampler, isMultiConfig, type OpenedBlocks, openBlocks } from "./blocks.ts";
 export { type BlockOptions, blockNames, type ConfigBlock, configBlock, emptyConfig } from "./configBlock.ts";
-export { type ConfigNode, configNode, nodeAt, overrideConfig, parseConfig, plainConfig, readConfig } from "./configTree.ts";
+export { type ConfigNode, configNode, isMapNode, nodeAt, overrideConfig, parseConfig, plainConfig, readConfig } from "./configTree.ts";
 export type { SourceCut, Supervision } from "./cut.ts";
 export { type DrawnSpeedOptions, DrawnSpeedSource } from "./drawnSpeed.ts";
 export { chunkFrames, FeatureArchive, type FeaturesManifest, parseFeatures, readFeatures, type StoredFeatures, storageTypes } from "./features.ts";

@@ -75,6 +75,8 @@ export interface CheckpointFile {
 export interface OpenCheckpointOptions {
   /** SentencePiece model of a checkpoint that has none; where it has one, they must be the same. */
   bpeModel?: string | undefined;
+  /** The tokenizer, as bytes, of a checkpoint that has none; where it has one, that counts. */
+  fallbackTokenizer?: Uint8Array | undefined;
   /** Shape of the model, where neither the file's options nor its parameters tell it. */
   given?: Partial<ModelOptions> | undefined;
   /** Of the audio that an icefall model was trained on. 16000 unless given. */

@@ -104,7 +104,7 @@ function parsed<T>(value: PtValue | undefined, what: string, at: string): T | un
 }
 
 /** @throws CheckpointError CHECKPOINT_BAD, CHECKPOINT_MISMATCH, CHECKPOINT_MISSING (no tokenizer); FormatError where the file is damaged */
-export function openPtCheckpoint(path: string, { bpeModel, given = {}, sampleRate }: OpenCheckpointOptions = {}): CheckpointFile {
+export function openPtCheckpoint(path: string, { bpeModel, fallbackTokenizer, given = {}, sampleRate }: OpenCheckpointOptions = {}): CheckpointFile {
   const file = openPt(path);
   try {
     const { value } = file;
@@ -138,7 +138,7 @@ export function openPtCheckpoint(path: string, { bpeModel, given = {}, sampleRat
       at: path,
       config: { ...options, vocabSize, blankId: Number(blankId ?? 0), sampleRate: Number(statedRate ?? sampleRate ?? defaultSampleRate) },
       state: rest ? { ...rest, optimizer: numbers, scheduler: (foreign as CheckpointState).scheduler } : foreign,
-      tokenizer: chooseTokenizer(ownBytes("tokenizer"), bpeModel, path),
+      tokenizer: chooseTokenizer(ownBytes("tokenizer"), { bpeModel, fallbackTokenizer }, path),
       model: () => toTensors(model),
       modelAvg: () => (average.size > 0 ? toTensors(average) : undefined),
       optimizer: () => toTensors(moments),

@@ -34,7 +34,7 @@ export function openSafetensorsCheckpoint(path: string, { bpeModel }: OpenCheckp
     at: path,
     config: { ...parseOptions(modelOptions, rest), vocabSize, blankId: Number(blankId ?? 0), sampleRate },
     state: header.state,
-    tokenizer: chooseTokenizer(own, bpeModel, path),
+    tokenizer: chooseTokenizer(own, { bpeModel }, path),
     model: () => part(prefixes.model),
     modelAvg() {
       const average = part(prefixes.modelAvg);

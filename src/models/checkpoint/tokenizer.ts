@@ -16,10 +16,15 @@ export function readTokenizer(path: string): Uint8Array {
 /**
  * The tokenizer of a checkpoint.
  * @param own its bytes in the checkpoint, where it has one
- * @param bpeModel path of one that was given
+ * @param bpeModel path of one that was given, which must be the same
+ * @param fallbackTokenizer one that counts where there is no other
  * @throws CheckpointError CHECKPOINT_MISSING where there is none; CHECKPOINT_MISMATCH where there are two different ones
  */
-export function chooseTokenizer(own: Uint8Array | undefined, bpeModel: string | undefined, at: string): Uint8Array {
+export function chooseTokenizer(
+  own: Uint8Array | undefined,
+  { bpeModel, fallbackTokenizer }: { bpeModel?: string | undefined; fallbackTokenizer?: Uint8Array | undefined },
+  at: string,
+): Uint8Array {
   const given = bpeModel === undefined ? undefined : readTokenizer(bpeModel);
   if (own !== undefined && given !== undefined && !Buffer.from(own).equals(given))
     throw new CheckpointError("CHECKPOINT_MISMATCH", {
@@ -27,7 +32,7 @@ export function chooseTokenizer(own: Uint8Array | undefined, bpeModel: string | 
       message: `it was trained with another tokenizer than ${bpeModel}`,
       fix: "give the same --bpe-model, or leave it out where a model is only used: the checkpoint has its own",
     });
-  const chosen = own ?? given;
+  const chosen = own ?? given ?? fallbackTokenizer;
   if (chosen === undefined)
     throw new CheckpointError("CHECKPOINT_MISSING", { at, message: "this checkpoint has no tokenizer", fix: "give --bpe-model data/lang_bpe_500/bpe.model" });
   return chosen;
