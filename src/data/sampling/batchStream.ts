@@ -73,6 +73,8 @@ export class BatchStream<T> implements EpochBatches<T> {
   private readonly groups: GroupMaker;
   private readonly rank: number;
   private readonly past: { step: number; mark: () => Json }[] = [];
+  /** True while a batch is being drawn: the makers are ahead of `step` then, by as much as they have taken. */
+  private drawing = false;
 
   constructor(sampler: StreamOwner<T>, groups: GroupMaker, rank: number, { epoch, step }: { epoch: number; step: number }) {
     this.sampler = sampler;
@@ -94,7 +96,13 @@ export class BatchStream<T> implements EpochBatches<T> {
   async next(): Promise<SampledBatch<T> | undefined> {
     // Also where it begins, which may be within an epoch.
     if ((this.step % stepsBetween === 0 || this.past.length === 0) && this.past.at(-1)?.step !== this.step) this.remember();
-    const group = await this.groups.next();
+    let group: Awaited<ReturnType<GroupMaker["next"]>>;
+    this.drawing = true;
+    try {
+      group = await this.groups.next();
+    } finally {
+      this.drawing = false; // in the same turn as the step is counted, or none was drawn
+    }
     if (!group) {
       await this.groups.close();
       return undefined;
@@ -123,7 +131,7 @@ export class BatchStream<T> implements EpochBatches<T> {
 
   /** Where the epoch stands behind the batch that `next` gave last. */
   state(): SamplerState {
-    return this.stateOf({ step: this.step, mark: this.groups.mark() }, 0);
+    return this.stateAt(this.step);
   }
 
   private stateOf({ step, mark }: { step: number; mark: () => Json }, skip: number): SamplerState {
@@ -136,7 +144,7 @@ export class BatchStream<T> implements EpochBatches<T> {
    * @param step steps that were trained on, at most 3,840 before the last that was drawn
    */
   stateAt(step: number): SamplerState {
-    if (step === this.step) return this.state();
+    if (step === this.step && !this.drawing) return this.stateOf({ step, mark: this.groups.mark() }, 0);
     const base = this.past.filter((one) => one.step <= step).at(-1);
     if (!base || step > this.step) throw new ConfigError("SAMPLER_BAD_STATE", { message: `step ${step} is not among the last ones`, fix: "save the state more often" });
     return this.stateOf(base, step - base.step);

@@ -98,11 +98,14 @@ class FusedStream<T> implements EpochBatches<T> {
   /** Which part each step came from, since the stream was opened; and the step and the last part before that. */
   private readonly choices: number[] = [];
   private readonly from: { step: number; last: number };
+  /** Steps of each part where this stream begins. */
+  private readonly begins: readonly number[];
   private over = false;
 
   constructor(sampler: FusedSampler<T>, streams: readonly EpochBatches<T>[], at: { epoch: number; step: number; ended: readonly boolean[]; last: number }) {
     this.sampler = sampler;
     this.streams = streams;
+    this.begins = streams.map(({ step }) => step);
     this.epoch = at.epoch;
     this.step = at.step;
     this.from = { step: at.step, last: at.last };
@@ -177,9 +180,10 @@ class FusedStream<T> implements EpochBatches<T> {
   stateAt(step: number): SamplerState {
     const { sampler, streams, choices, from } = this;
     if (step < from.step || step > this.step) throw new ConfigError("SAMPLER_BAD_STATE", { message: `step ${step} is not among the last ones`, fix: "save the state more often" });
-    const later = choices.slice(step - from.step);
+    const before = choices.slice(0, step - from.step);
     const zip = sampler.options.fusion === "zip"; // each part is at the same step
-    const parts = streams.map((stream, i) => stream.stateAt(zip ? step : stream.step - later.filter((one) => one === i).length));
+    // Counted here: a stream may be ahead by a batch that is just being drawn.
+    const parts = streams.map((stream, i) => stream.stateAt(zip ? step : (this.begins[i] as number) + before.filter((one) => one === i).length));
     const last = step === from.step ? from.last : (choices[step - from.step - 1] ?? from.last);
     const groups = { parts, ended: this.endedAt.map((ended) => ended < step), last };
     return {

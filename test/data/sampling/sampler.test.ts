@@ -287,6 +287,26 @@ describe("going on after a restart", () => {
     }
   });
 
+  test("a state that is asked for while a batch is being drawn has that batch before it, whenever that is", async () => {
+    const list = corpus(400);
+    for (const kind of ["dynamic", "bucketing", "simple", "static"] as const) {
+      const sampler = await createSampler(source(list), { kind, maxDuration: 60, ...(kind === "simple" ? {} : { numBuckets: 4 }), shuffle: true } as SamplerOptions);
+      const whole = (await drain(await sampler.epoch(0))).map(({ refs }) => refs);
+      for (const done of [0, 1, 3])
+        for (let turns = 0; turns < 40; turns++) {
+          const stream = await sampler.epoch(0);
+          for (let i = 0; i < done; i++) await stream.next();
+          const drawing = stream.next();
+          for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+          const state = throughJson(stream.state());
+          const { step } = stream;
+          await drawing;
+          const rest = (await drain(await sampler.resume(state))).map(({ refs }) => refs);
+          expect(rest, `${kind}, ${done} done, ${turns} turns`).toEqual(whole.slice(step));
+        }
+    }
+  });
+
   test("the state of one rank serves another", async () => {
     const list = corpus(1000);
     const make = (rank: number) => createSampler(source(list), { maxDuration: 60, numBuckets: 6, shuffle: true, rank, worldSize: 2 });
