@@ -54,7 +54,7 @@ if [ -z "$DATA" ]; then
   train=$out/speech/train.jsonl
   valid=$out/speech/valid.jsonl
   tests=("$out/speech/test-synthetic.jsonl" "$out/speech/test-human.jsonl")
-  epochs=${EPOCHS:-8}
+  epochs=${EPOCHS:-14}
   words=$((epochs > 2 ? 2 : epochs - 1)) # epochs of single words: what a word is comes before where it is
   plain=$((epochs > 3 ? 3 : epochs)) # epochs without masks, words included
   batch=20 mask=13
