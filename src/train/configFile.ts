@@ -1,6 +1,6 @@
 /** `--config`: a YAML file of a command's options. */
 import { isMapNode, plainConfig, readConfig } from "../data/index.ts";
-import { ConfigError } from "../util/errors.ts";
+import { ConfigError, placed } from "../util/errors.ts";
 import { canonicalName, type Schema, unknownOption } from "../util/options.ts";
 
 /** @returns the options that have a value, in one spelling */
@@ -22,8 +22,7 @@ export function withConfig(input: Readonly<Record<string, unknown>>, schema: Sch
     const name = names.get(canonicalName(key));
     const option = name === undefined ? undefined : schema[name];
     if (name === undefined || name === "config" || option === undefined) {
-      const { message, fix } = unknownOption(key, Object.keys(schema));
-      throw new ConfigError("CONFIG_UNKNOWN_OPTION", { at: value.at, message: message.replace(/ \[CONFIG_UNKNOWN_OPTION\].*$/, ""), fix });
+      throw placed(unknownOption(key, Object.keys(schema)), value.at);
     }
     const plain = plainConfig(value);
     if (plain === null) continue; // as if it were not there

@@ -9,6 +9,24 @@ import { Random } from "../../src/util/random.ts";
 const frequencies: Record<string, number> = { low: 300, mid: 900, top: 2500 };
 const sampleRate = 8000;
 
+/** The shape of a model that learns tones in seconds. */
+export const toneShape = {
+  numEncoderLayers: [1, 1],
+  downsamplingFactor: [1, 2],
+  encoderDim: [48, 64],
+  encoderUnmaskedDim: [48, 64],
+  feedforwardDim: [64, 64],
+  numHeads: [2],
+  queryHeadDim: [8],
+  valueHeadDim: [8],
+  posDim: 16,
+  cnnModuleKernel: [7],
+  frontEndChannels: [4, 8, 8],
+  decoderDim: 32,
+  joinerDim: 32,
+  useCtc: true,
+} as const;
+
 /** Samples of some words: 0.3 s of tone each, with 0.1 s between them. */
 export function speak(words: readonly string[], random: Random): Float32Array {
   const samples = new Float32Array(Math.round(sampleRate * (0.1 + 0.4 * words.length)));
@@ -51,20 +69,7 @@ export async function toneCorpus(folder: string): Promise<TrainOptionsInput> {
     numBuckets: 2,
     dropLast: false,
     enableSpecAug: false,
-    numEncoderLayers: [1, 1],
-    downsamplingFactor: [1, 2],
-    encoderDim: [48, 64],
-    encoderUnmaskedDim: [48, 64],
-    feedforwardDim: [64, 64],
-    numHeads: [2],
-    queryHeadDim: [8],
-    valueHeadDim: [8],
-    posDim: 16,
-    cnnModuleKernel: [7],
-    frontEndChannels: [4, 8, 8],
-    decoderDim: 32,
-    joinerDim: 32,
-    useCtc: true,
+    ...toneShape,
     refDuration: 0.1,
     warmStep: 40,
     baseLr: 0.07,

@@ -7,24 +7,12 @@ import { TrialStep } from "../../../src/train/batchSizes/trialStep.ts";
 import { checkTrainOptions, trainOptions } from "../../../src/train/options.ts";
 import { parseOptions } from "../../../src/util/options.ts";
 import { collectUntil } from "../../torch/collect.ts";
+import { toneShape } from "../tones.ts";
 
 const tiny = {
   featureDim: 24,
   sampleRate: 8000,
-  numEncoderLayers: [1, 1],
-  downsamplingFactor: [1, 2],
-  encoderDim: [48, 64],
-  encoderUnmaskedDim: [48, 64],
-  feedforwardDim: [64, 64],
-  numHeads: [2],
-  queryHeadDim: [8],
-  valueHeadDim: [8],
-  posDim: 16,
-  cnnModuleKernel: [7],
-  frontEndChannels: [4, 8, 8],
-  decoderDim: 32,
-  joinerDim: 32,
-  useCtc: true,
+  ...toneShape,
   seed: 1,
 };
 
