@@ -10,9 +10,17 @@
 #include "torch/allocator.h"
 #include "torch/composed/composed.h"
 #include "torch/ops/gemm.h"
+#include "torch/ops/isa.h"
 
 namespace serac {
 namespace {
+
+napi_value fromStrings(napi_env env, const std::vector<std::string>& strings) {
+  napi_value list;
+  check(env, napi_create_array(env, &list));
+  for (size_t i = 0; i < strings.size(); ++i) check(env, napi_set_element(env, list, static_cast<uint32_t>(i), fromString(env, strings[i])));
+  return list;
+}
 
 napi_value liveTensors(napi_env env, napi_callback_info) {
   return guard(env, [&] { return fromDouble(env, static_cast<double>(environmentOf(env).tensors.live())); });
@@ -76,6 +84,21 @@ napi_value isComposed(napi_env env, napi_callback_info) {
   return guard(env, [&] { return fromBool(env, composed()); });
 }
 
+// isas(): the names of the sets of instructions that the CPU has, the best last.
+napi_value isas(napi_env env, napi_callback_info) {
+  return guard(env, [&] { return fromStrings(env, isaNames()); });
+}
+
+// setIsa(name): what serac's kernels use from now on, in all threads.
+napi_value setKernelIsa(napi_env env, napi_callback_info info) {
+  return guard(env, [&]() -> napi_value {
+    Args<1> args(env, info);
+    const std::string name = toString(env, args[0]);
+    if (!setIsa(name)) throw CodedError("CONFIG_BAD_VALUE", "this CPU has no set of instructions named " + name);
+    return undefined(env);
+  });
+}
+
 // The BLAS libraries loaded in this process, each as "path|its own description".
 std::vector<std::string> loadedBlas() {
   std::vector<std::string> found;
@@ -101,20 +124,18 @@ std::vector<std::string> loadedBlas() {
 
 napi_value describe(napi_env env, napi_callback_info) {
   return guard(env, [&]() -> napi_value {
-    napi_value result, list;
+    napi_value result;
     check(env, napi_create_object(env, &result));
     set(env, result, "version", fromString(env, TORCH_VERSION));
     set(env, result, "config", fromString(env, at::show_config()));
     set(env, result, "parallel", fromString(env, at::get_parallel_info()));
     set(env, result, "threads", fromDouble(env, at::get_num_threads()));
     set(env, result, "products", fromString(env, gemmName()));
+    set(env, result, "isa", fromString(env, isaName(currentIsa())));
     set(env, result, "cuda", fromBool(env, at::hasCUDA()));
     Dl_info library{};
     set(env, result, "path", fromString(env, dladdr(reinterpret_cast<void*>(&at::get_num_threads), &library) && library.dli_fname ? library.dli_fname : ""));
-    const auto blas = loadedBlas();
-    check(env, napi_create_array(env, &list));
-    for (size_t i = 0; i < blas.size(); ++i) check(env, napi_set_element(env, list, static_cast<uint32_t>(i), fromString(env, blas[i])));
-    set(env, result, "blas", list);
+    set(env, result, "blas", fromStrings(env, loadedBlas()));
     return result;
   });
 }
@@ -130,6 +151,8 @@ void exportRuntime(napi_env env, napi_value exports) {
   exportFunction(env, exports, "setThreads", setThreads);
   exportFunction(env, exports, "setComposed", setComposedMode);
   exportFunction(env, exports, "isComposed", isComposed);
+  exportFunction(env, exports, "isas", isas);
+  exportFunction(env, exports, "setIsa", setKernelIsa);
   exportFunction(env, exports, "describe", describe);
 }
 

@@ -1,7 +1,7 @@
 /** `serac doctor`: what serac found on this machine, and how to mend what is missing. */
 import { spawnSync } from "node:child_process";
 import { availableParallelism } from "node:os";
-import { SeracError } from "../util/errors.ts";
+import { ConfigError, SeracError } from "../util/errors.ts";
 import { command } from "./command.ts";
 
 /** One thing looked at. */
@@ -17,6 +17,8 @@ export interface Finding {
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error)).split("\n").join(" ");
+/** Without the code and the remedy. */
+const wordsOf = (error: unknown): string => messageOf(error).replace(/ \[[A-Z_]+\].*$/, "");
 
 /** @param version as process.versions.node */
 export function checkNode(version: string): Finding {
@@ -46,21 +48,35 @@ export function checkBlas(blas: readonly string[], config: string): Finding {
   return { name, state: "warning", found: "the reference BLAS: matrix products are many times slower than they could be", fix: install, details };
 }
 
+/**
+ * Says which instructions serac's own kernels use.
+ * @param isa the set in use
+ * @param available what the CPU has, the best last
+ */
+export function checkIsaInUse(isa: string, available: readonly string[]): Finding {
+  const name = "instructions";
+  const details = { isa, available };
+  if (isa === available.at(-1)) return { name, state: "ok", found: `${isa}, the best of this CPU`, details };
+  return { name, state: "warning", found: `${isa}, while this CPU has ${available.at(-1)}: serac's kernels are slower than they could be`, fix: "unset SERAC_ISA", details };
+}
+
 async function checkLibtorch(): Promise<Finding[]> {
   try {
-    const { describeLibtorch, zeros, scope } = await import("../torch/index.ts");
+    const { describeLibtorch, isas, zeros, scope } = await import("../torch/index.ts");
     scope(() => zeros([1]).add(1).item());
-    const { version, path, threads, cuda, blas, config } = describeLibtorch();
+    const { version, path, threads, isa, cuda, blas, config } = describeLibtorch();
     return [
       { name: "libtorch", state: "ok", found: `${version} from ${path}`, details: { version, path } },
       checkBlas(blas, config),
+      checkIsaInUse(isa, isas()),
       { name: "threads", state: "ok", found: `${threads} of ${availableParallelism()} cores`, details: { threads, cores: availableParallelism() } },
       { name: "CUDA", state: "ok", found: cuda ? "yes" : "no: training and decoding run on the CPU", details: { available: cuda } },
     ];
   } catch (error) {
+    if (error instanceof ConfigError) return [{ name: "instructions", state: "problem", found: wordsOf(error), fix: error.fix ?? "unset SERAC_ISA" }];
     const fix =
       "apt-get install libtorch-dev libopenblas0-openmp cmake g++, or set SERAC_LIBTORCH to an unpacked libtorch; then: npm run setup (installed from npm: npm rebuild serac)";
-    return [{ name: "libtorch", state: "problem", found: messageOf(error).replace(/ \[[A-Z_]+\].*$/, ""), fix }];
+    return [{ name: "libtorch", state: "problem", found: wordsOf(error), fix }];
   }
 }
 

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { ErrorCode } from "../util/errorCodes.ts";
 import { NativeError, ShapeError, TorchError } from "../util/errors.ts";
 import { nativeFolder } from "../util/paths.ts";
+import { checkIsa } from "./isa.ts";
 
 /** One argument of an operator, as its schema gives it. */
 export interface OperatorArgument {
@@ -38,6 +39,8 @@ export interface LibtorchDescription {
   threads: number;
   /** Whose products of float matrices serac's operators use: "oneDNN", "BLAS", or "" for libtorch's. */
   products: string;
+  /** The instructions that serac's kernels use, one of `isas()`. */
+  isa: string;
   cuda: boolean;
   path: string;
   /** "path|the library's own description" for each BLAS loaded in the process. */
@@ -76,6 +79,9 @@ export interface TorchAddon {
   setThreads(count: number): void;
   isComposed(): boolean;
   setComposed(on: boolean): boolean;
+  /** Sets of instructions that this CPU has, the best last. */
+  isas(): string[];
+  setIsa(name: string): void;
   shareTensors(count: number): void;
   takeTensors(count: number): void;
   profileStart(): void;
@@ -88,6 +94,7 @@ let addon: TorchAddon | undefined;
 /**
  * The addon, loaded on first use.
  * @throws NativeError NATIVE_MISSING when it is not built or one of its libraries is missing
+ * @throws ConfigError CONFIG_BAD_VALUE when SERAC_ISA names instructions that the CPU does not have
  */
 export function torchAddon(): TorchAddon {
   if (addon) return addon;
@@ -102,12 +109,15 @@ export function torchAddon(): TorchAddon {
   // OpenMP's threads wait for work by spinning, for as long as they like; when another process wants the core, each of the
   // hundreds of parallel regions in a step then waits out a time slice (13 times slower, measured with two busy processes on two cores).
   process.env.GOMP_SPINCOUNT ??= "2000"; // some 10 microseconds
+  let loaded: TorchAddon;
   try {
-    addon = createRequire(import.meta.url)(path) as TorchAddon;
+    loaded = createRequire(import.meta.url)(path) as TorchAddon;
   } catch (cause) {
     const message = cause instanceof Error ? cause.message : String(cause);
     throw new NativeError("NATIVE_MISSING", { at: path, message: `the torch addon does not load: ${message}`, fix: "run: serac doctor", cause });
   }
+  loaded.setIsa(checkIsa(process.env["SERAC_ISA"], loaded.isas()));
+  addon = loaded;
   return addon;
 }
 

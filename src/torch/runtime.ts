@@ -23,3 +23,5 @@ export const limitMemory = (bytes: number | undefined): void => torchAddon().lim
 export const describeLibtorch = (): LibtorchDescription => torchAddon().describe();
 /** Every operator that `callOperator` can call. */
 export const listOperators = (): string[] => torchAddon().listOperators();
+/** The sets of instructions that serac's kernels are compiled for and this CPU has, the best last. It is used unless SERAC_ISA names another. */
+export const isas = (): string[] => torchAddon().isas();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { checkBlas, checkNode, doctor } from "../../src/cli/doctor.ts";
+import { checkBlas, checkIsaInUse, checkNode, doctor } from "../../src/cli/doctor.ts";
 import { Output } from "../../src/cli/output.ts";
 
 describe("doctor", () => {
@@ -10,6 +10,11 @@ describe("doctor", () => {
     expect(checkBlas(openblas(0), "").state).toBe("warning");
     expect(checkBlas(["/lib/libblas.so.3|"], "BLAS_INFO=generic")).toMatchObject({ state: "warning", found: expect.stringContaining("reference") });
     expect(checkBlas([], "BLAS_INFO=mkl").state).toBe("ok");
+  });
+
+  test("kernels that use less than the CPU has are warned of", () => {
+    expect(checkIsaInUse("avx2", ["plain", "avx2"])).toMatchObject({ state: "ok", found: "avx2, the best of this CPU" });
+    expect(checkIsaInUse("plain", ["plain", "avx2"])).toMatchObject({ state: "warning", found: expect.stringContaining("avx2"), fix: "unset SERAC_ISA" });
   });
 
   test("an old Node.js is a problem", () => {

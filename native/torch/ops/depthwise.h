@@ -184,7 +184,7 @@ SERAC_INLINE void depthwiseBackward(const DepthwiseShape& s, const Strided& x, c
 // Channels that one task takes on this CPU.
 inline int64_t depthwiseBlock() {
 #if defined(__x86_64__)
-  return currentIsa() == Isa::avx512 ? kVector<Isa::avx512> : currentIsa() == Isa::avx2 ? kVector<Isa::avx2> : kVector<Isa::plain>;
+  return currentIsa() >= Isa::avx512 ? kVector<Isa::avx512> : currentIsa() == Isa::avx2 ? kVector<Isa::avx2> : kVector<Isa::plain>;
 #else
   return kVector<Isa::plain>;
 #endif

@@ -117,10 +117,7 @@ thread_local std::vector<float> tSums;
 
 }  // namespace
 
-bool hasGemmNarrow() {
-  static const bool has = currentIsa() == Isa::avx512 && __builtin_cpu_supports("avx512bf16");
-  return has;
-}
+bool hasGemmNarrow() { return currentIsa() == Isa::avx512bf16; }
 
 template <typename A, typename B, typename C>
 void gemmNarrow(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const A* a, int64_t lda, const B* b, int64_t ldb, const float* start, bool add, C* c, int64_t ldc) {

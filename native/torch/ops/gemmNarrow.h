@@ -7,7 +7,7 @@
 
 namespace serac {
 
-// True where the CPU has the instructions (AVX512-BF16); then gemmNarrow may be called.
+// True where the instructions (AVX512-BF16) are there and in use (isa.h); then gemmNarrow may be called.
 bool hasGemmNarrow();
 
 // c (m, n) = a (m, k) b (k, n), plus `start` (n) in every row where it is given, plus c where `add`; as gemm. A, B and C are float or bfloat16; c of

@@ -1,27 +1,18 @@
 // Loops that the compiler vectorises for the CPU it runs on, without -march: each is compiled for a plain x86-64, for AVX2 and for AVX-512,
-// and the best that the CPU knows is called. Elsewhere (ARM) there is one version.
+// and the best that the CPU knows, or that was asked for (isa.h), is called. Elsewhere (ARM) there is one version.
 #pragma once
 #include <c10/util/BFloat16.h>
 
 #include <bit>
 #include <cstdint>
 
+#include "torch/ops/isa.h"
+
 #define SERAC_INLINE inline __attribute__((always_inline))
 
 namespace serac {
 
-enum class Isa { plain, avx2, avx512 };
-
 #if defined(__x86_64__)
-inline Isa currentIsa() {
-  static const Isa isa = [] {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return Isa::avx512;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? Isa::avx2 : Isa::plain;
-  }();
-  return isa;
-}
-
 template <typename F>
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"))) void runAvx512(const F& f) {
   f.template operator()<Isa::avx512>();
@@ -41,6 +32,7 @@ template <typename F>
 void vectorized(const F& f) {
 #if defined(__x86_64__)
   switch (currentIsa()) {
+    case Isa::avx512bf16:
     case Isa::avx512: return runAvx512(f);
     case Isa::avx2: return runAvx2(f);
     case Isa::plain: break;
