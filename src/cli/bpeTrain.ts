@@ -1,3 +1,4 @@
+import { basename, dirname } from "node:path";
 import { LeftOut, loadManifest } from "../data/index.ts";
 import { trainBpe } from "../text/index.ts";
 import { choice, integer, number, path, strings } from "../util/options.ts";
@@ -8,9 +9,12 @@ export const bpeTrain = command({
   name: "bpe train",
   summary: "Train a SentencePiece model on the texts of a manifest",
   description: "Settings are icefall's: unigram, <blk> is 0, <sos/eos> 1, <unk> 2.",
-  examples: ["serac bpe train --manifest train.jsonl --vocab-size 500 --out data/lang_bpe_500/bpe.model"],
+  examples: [
+    "serac bpe train --manifest train.jsonl --vocab-size 500 --out data/lang_bpe_500/bpe.model",
+    "serac bpe train --manifest data/fbank/librispeech_cuts_train-clean-100.jsonl.gz",
+  ],
   options: {
-    manifest: strings({ required: true, unit: "files", help: "NeMo manifests" }),
+    manifest: strings({ required: true, unit: "files", help: "NeMo manifests, or manifests of lhotse's cuts" }),
     vocabSize: integer({ default: 500, min: 4, help: "number of pieces, with the three special ones" }),
     out: path({ default: "data/lang_bpe_500/bpe.model", help: "file to write" }),
     modelType: choice(["unigram", "bpe", "char"], { default: "unigram", help: "kind of model" }),
@@ -24,7 +28,9 @@ export const bpeTrain = command({
     await trainBpe({ input: texts, outPath: file, vocabSize, type: modelType, characterCoverage });
     if (out.json) out.print(JSON.stringify({ model: file, vocabSize, texts: texts.length }));
     else out.print(file);
-    out.next(`serac train --train-manifest ${manifest.join(",")} --bpe-model ${file} --exp-dir exp`);
+    const first = manifest[0] as string;
+    const data = /^librispeech_cuts_/.test(basename(first)) ? `--manifest-dir ${dirname(first)}` : `--train-manifest ${manifest.join(",")}`;
+    out.next(`serac train ${data} --bpe-model ${file} --exp-dir exp`);
     return 0;
   },
 });

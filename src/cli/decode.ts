@@ -35,7 +35,7 @@ export const decode = command({
     "serac decode --checkpoint exp/epoch-30.pt --manifest test.jsonl --decoding-method ctc-greedy-search --json",
   ],
   options: {
-    manifest: strings({ required: true, unit: "files", help: "NeMo manifests to recognise" }),
+    manifest: strings({ required: true, unit: "files", help: "NeMo manifests to recognise, or manifests of lhotse's cuts" }),
     tarredAudioFilepaths: strings({ unit: "tars", help: "tars that hold the audio of --manifest: audio__OP_0..63_CL_.tar" }),
     ...recognizerOptions,
     ...streamingOptions,

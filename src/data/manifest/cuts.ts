@@ -1,11 +1,15 @@
 /** Manifests as cuts, which training and decoding read. */
+import { type PyObject, parsePython, plainValue } from "../../formats/pythonJson.ts";
 import { ManifestError } from "../../util/errors.ts";
 import type { Cut } from "../cut.ts";
 import { LeftOut } from "../filter.ts";
-import { type EntryOptions, type ManifestEntry, readEntries } from "./entry.ts";
+import { Losses } from "./convert/common.ts";
+import { utterancesOfCut } from "./convert/lhotse.ts";
+import { type EntryOptions, isSkipped, type ManifestEntry, parseEntry } from "./entry.ts";
 import type { ManifestSpec } from "./inputs.ts";
 import { manifestPaths } from "./inputs.ts";
-import type { LineError } from "./lines.ts";
+import { audioKeys, firstKey } from "./keys.ts";
+import { type LineError, type ManifestLine, type ManifestObject, readManifestLines } from "./lines.ts";
 import { resolveAudioPath } from "./paths.ts";
 
 /** How to read manifests. */
@@ -46,18 +50,42 @@ export function cutOf(entry: ManifestEntry): Cut {
   return makeCut(entry, audioFile, { audioPath: path, audioFrom: from });
 }
 
+/** True for a line of a manifest of lhotse's cuts. */
+const isLhotseCut = (value: ManifestObject): boolean => firstKey(value, audioKeys) === undefined && typeof value["recording"] === "object" && value["recording"] !== null;
+
 /**
- * Reads manifests line by line; `-` is standard input, gzip is recognised, braces and commas name several.
+ * The cut of a line of lhotse's: a stretch of a file with its texts, as `serac manifest convert` has it, under lhotse's id.
+ * @throws ManifestError MANIFEST_NO_AUDIO for what is more than that: copies at other speeds, mixtures
+ */
+function cutOfLhotse({ value, text, line, path }: ManifestLine, options: ManifestOptions): Cut {
+  const at = `${path}:${line}`;
+  const losses = new Losses();
+  const [utterance] = utterancesOfCut(parsePython(text) as PyObject, at, "cut", losses);
+  if (utterance === undefined)
+    throw new ManifestError("MANIFEST_NO_AUDIO", {
+      at,
+      message: `a cut of lhotse that is no stretch of a file: ${losses.list()[0]?.what.replace("left out: ", "")}`,
+      fix: "train on it by --manifest-dir, or by a train_ds with type: lhotse",
+    });
+  const cut = cutOf(parseEntry({ value: plainValue(utterance.object) as ManifestObject, line, path }, options));
+  const { id } = value;
+  return typeof id === "string" ? { ...cut, id } : cut;
+}
+
+/**
+ * Reads manifests line by line; `-` is standard input, gzip is recognised, braces and commas name several. Lines may be cuts of lhotse.
  * @throws ManifestError MANIFEST_* and FormatError at file:line, unless `onError` takes them
  */
 export async function* readManifest(spec: ManifestSpec, options: ManifestOptions = {}): AsyncGenerator<Cut> {
-  for await (const entry of readEntries(spec, options)) {
+  const { onError } = options;
+  for await (const line of readManifestLines(spec, onError ? { onError } : {})) {
+    if (isSkipped(line.value)) continue;
     let cut: Cut;
     try {
-      cut = cutOf(entry);
+      cut = isLhotseCut(line.value) ? cutOfLhotse(line, options) : cutOf(parseEntry(line, options));
     } catch (error) {
-      if (!options.onError || !(error instanceof ManifestError)) throw error;
-      options.onError(error);
+      if (!onError || !(error instanceof ManifestError)) throw error;
+      onError(error);
       continue;
     }
     yield cut;

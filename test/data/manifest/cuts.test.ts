@@ -54,6 +54,42 @@ describe("readManifest", () => {
     expect(errors).toHaveLength(1);
   });
 
+  test("cuts of lhotse are stretches of their recordings, under their ids; copies at other speeds are named and left out", async () => {
+    const cut = (id: string, fields: object, recording: object = {}): string =>
+      `${JSON.stringify({
+        id,
+        start: 0,
+        duration: 2.5,
+        channel: 0,
+        supervisions: [{ id, recording_id: "r", start: 0, duration: 2.5, channel: 0, text: "ONE TWO", language: "English", speaker: "7" }],
+        features: { type: "kaldi-fbank", num_frames: 250 },
+        recording: {
+          id: "r",
+          sources: [{ type: "file", channels: [0], source: "/x/r.flac" }],
+          sampling_rate: 16000,
+          num_samples: 160000,
+          duration: 10,
+          channel_ids: [0],
+          ...recording,
+        },
+        type: "MonoCut",
+        ...fields,
+      })}\n`;
+    const path = write(
+      "cuts.jsonl",
+      cut("r-0", {}) + cut("r-1", { start: 4.25 }) + cut("r-0_sp0.9", {}, { transforms: [{ name: "Speed", kwargs: { factor: 0.9 } }] }) + cut("r-2", { custom: { _skipme: true } }),
+    );
+    const errors: Error[] = [];
+    const cuts = await loadManifest(path, { onError: (error) => errors.push(error) });
+    expect(cuts).toMatchObject([
+      { id: "r-0", audioPath: "/x/r.flac", offset: 0, duration: 2.5, text: "ONE TWO", speaker: "7", origin: `${path}:1` },
+      { id: "r-1", audioPath: "/x/r.flac", offset: 4.25, duration: 2.5, text: "ONE TWO", speaker: "7", origin: `${path}:2` },
+    ]);
+    expect(errors).toMatchObject([{ code: "MANIFEST_NO_AUDIO", at: `${path}:3` }]);
+    expect(errors[0]?.message).toMatch(/transforms.*--manifest-dir/);
+    await expect(loadManifest(path)).rejects.toMatchObject({ code: "MANIFEST_NO_AUDIO" });
+  });
+
   test("a manifest to decode needs no durations", async () => {
     const path = write("d.jsonl", '{"audio_filepath": "a"}');
     for await (const cut of readManifest(path, { needDuration: false })) expect(cut.duration).toBeNaN();
