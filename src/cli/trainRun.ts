@@ -19,7 +19,7 @@ export function terminalReporter(out: Output): TrainReporter {
 export function printResult(out: Output, result: TrainResult, { expDir, test = "test.jsonl" }: { expDir: string; test?: string | undefined }): number {
   if (out.json) out.print(JSON.stringify(result));
   else if (result.diagnostics) for (const line of result.diagnostics) out.print(line);
-  else out.print(result.checkpoint);
+  else if (result.checkpoint !== "") out.print(result.checkpoint);
   if (result.interrupted) return 130;
   if (!result.diagnostics && result.checkpoint.includes("epoch-"))
     out.next(

@@ -105,6 +105,8 @@ class Trainer {
   private saved: { state: LoaderState; batchesDone: number } | undefined;
   /** Batches that the checkpoint has behind it. */
   private resumedFrom = 0;
+  /** The checkpoint to go on from, where this epoch has nothing to save yet. */
+  private goesOn: { path: string; flag: string } | undefined;
   private total: LossSums | undefined;
   private readonly best = { trainLoss: Number.POSITIVE_INFINITY, trainEpoch: -1, validLoss: Number.POSITIVE_INFINITY, validEpoch: -1 };
   private lastWer: number | undefined;
@@ -141,8 +143,9 @@ class Trainer {
     this.gradScale = new GradScaleWatch(this.parts.scaler, options.recipe, (first) => this.onSmallScale(first));
     this.average = new Map();
     this.epoch = options.startEpoch;
-    if (options.startBatch > 0) this.resume(batchPath(options.expDir, options.startBatch));
-    else if (options.startEpoch > 1) this.resume(epochPath(options.expDir, options.startEpoch - 1));
+    const { startBatch, startEpoch } = options;
+    if (startBatch > 0) this.resume(batchPath(options.expDir, startBatch), `--start-batch ${startBatch}`);
+    else if (startEpoch > 1) this.resume(epochPath(options.expDir, startEpoch - 1), `--start-epoch ${startEpoch}`);
     else prepare?.(this.parts, tokens, say);
     if (this.average.size === 0) this.average = startAverage(this.parts.model);
     if (options.infCheck) this.watches.push(new InfCheck(this.parts.model, (line) => log.say(line, "WARNING")));
@@ -153,7 +156,8 @@ class Trainer {
     writeFileSync(join(options.expDir, "options.json"), `${JSON.stringify({ ...options, envInfo: env }, null, 2)}\n`);
   }
 
-  private resume(path: string): void {
+  /** @param flag the one that named it */
+  private resume(path: string, flag: string): void {
     const checkpoint = loadResumable(path, this.parts.config, this.options);
     const { state } = checkpoint;
     this.average = restoreParts(this.parts, checkpoint, this.options.device);
@@ -176,6 +180,10 @@ class Trainer {
       ...(bestValidLoss === undefined ? {} : { validLoss: bestValidLoss, validEpoch: bestValidEpoch ?? -1 }),
     });
     this.total = extra?.["totalLoss"] as LossSums | undefined;
+    // A run may have been killed between an epoch's file and the copies of it.
+    const isEpochs = state.batchesDone === 0 && state.random !== undefined && path === epochPath(this.options.expDir, state.epoch) && path.endsWith(".pt");
+    if (isEpochs) this.saver.copyBest(path, { bestTrain: bestTrainEpoch === state.epoch, bestValid: bestValidEpoch === state.epoch });
+    this.goesOn = { path, flag };
     disposeCheckpoint(checkpoint);
     this.log.say(`resumed from ${path}: epoch ${this.epoch}, ${state.batchIdxTrain} updates done`);
   }
@@ -223,15 +231,14 @@ class Trainer {
       if (this.diagnostics && (this.batches?.done ?? 0) >= diagnosedBatches) return { ...this.result(path), diagnostics: this.diagnostics.lines() };
       if (!finished) {
         interrupted = signal?.aborted ?? false;
-        path = await this.save({ prune: false });
-        await this.saver.settled();
-        this.log.say(`saved ${path}; to go on: --start-batch ${this.b}`);
+        path = await this.leave();
         break;
       }
       const loss = this.total && (perFrame(this.total).loss as number);
       if (loss !== undefined && loss < best.trainLoss) Object.assign(best, { trainLoss: loss, trainEpoch: this.epoch });
       await this.validateNow(options.werInterval > 0 && (this.epoch % options.werInterval === 0 || this.epoch === numEpochs));
       path = await this.save({ complete: true });
+      this.goesOn = { path, flag: `--start-epoch ${this.epoch + 1}` };
     }
     await this.batches?.close();
     await this.saver.settled();
@@ -239,6 +246,18 @@ class Trainer {
     if (this.bad.total > 0) this.log.say(`left out while training: ${this.bad.total} batches whose loss was not finite, listed in ${this.bad.path}`);
     this.log.note("Done!");
     return { ...this.result(path), interrupted };
+  }
+
+  /** Saves what an epoch that is left in its middle has learnt, and says how to go on. @returns the checkpoint; "" where nothing was learnt yet */
+  private async leave(): Promise<string> {
+    if ((this.batches?.done ?? 0) > 0) {
+      const path = await this.save({ prune: false });
+      this.goesOn = { path, flag: `--start-batch ${this.b}` };
+    }
+    await this.saver.settled();
+    const { goesOn } = this;
+    this.log.say(goesOn ? `saved ${goesOn.path}; to go on: ${goesOn.flag}` : "stopped before the first update: there is nothing to go on from");
+    return goesOn?.path ?? "";
   }
 
   private result(checkpoint: string): TrainResult {
@@ -277,16 +296,17 @@ class Trainer {
       if (this.total)
         this.report.progress?.(done, total, `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`);
       if (this.diagnostics && done >= diagnosedBatches) return true;
-      saveIsDue ||= updater.b % options.saveEveryN === 0;
-      if (saveIsDue && updater.isWhole) {
-        await this.save();
-        saveIsDue = false;
-      }
       this.gradScale.afterBatch(batchIdx);
       if (sums && batchIdx % options.logInterval === 0) this.logBatch(batch, sums, rate, batchIdx);
       if (done % options.validInterval === 0 && !batches.atEnd) {
         await this.validateNow(false);
         model.train({ random, generator });
+      }
+      // Behind all that this batch changes: a run that goes on finds the scale and the records of the one that did not stop.
+      saveIsDue ||= updater.b % options.saveEveryN === 0;
+      if (saveIsDue && updater.isWhole) {
+        await this.save();
+        saveIsDue = false;
       }
       await new Promise((resume) => setImmediate(resume)); // Ctrl-C is only seen when the event loop turns
     }
@@ -368,10 +388,7 @@ class Trainer {
     if (valid.leftOut.total > before) for (const line of valid.leftOut.lines()) log.say(`left out of validation: ${line}`);
     const { sums, errors } = validation;
     if (sums.frames === 0) {
-      // The audio was there when training began: what was learnt is kept.
-      const path = await this.save({ prune: false });
-      await this.saver.settled();
-      log.say(`saved ${path}; to go on: --start-batch ${this.b}`);
+      await this.leave(); // the audio was there when training began: what was learnt is kept
       throw valid.noneUsable();
     }
     const loss = perFrame(sums).loss as number;

@@ -1,9 +1,10 @@
 /** What a run works with besides its model: data, logs, and its folder to itself. */
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { makeWritableFolder, removeTemporaries } from "../formats/atomic.ts";
 import { FolderLock } from "../formats/folderLock.ts";
-import { readTokenizer, savedEpochs } from "../models/index.ts";
+import { readTokenizer, savedBatches, savedEpochs } from "../models/index.ts";
 import { TrainError } from "../util/errors.ts";
+import { goOnPoint } from "./goOn.ts";
 import type { TrainOptions } from "./options.ts";
 import { RunLog } from "./runLog.ts";
 import { Tokens } from "./tokens.ts";
@@ -19,15 +20,17 @@ export interface OpenRun {
   close(): Promise<void>;
 }
 
-/** A run from the start would replace the epochs of an earlier one. @throws TrainError TRAIN_EXISTS */
+/** A run from the start would replace the checkpoints of an earlier one. @throws TrainError TRAIN_EXISTS */
 function refuseToOverwrite(expDir: string): void {
-  const epochs = savedEpochs(expDir);
-  const [last] = epochs;
-  if (last === undefined) return;
+  const epochs = savedEpochs(expDir).length;
+  const batches = savedBatches(expDir).length;
+  if (epochs + batches === 0) return;
+  const newest = goOnPoint(expDir);
+  const held = [...(epochs > 0 ? [`${epochs} epochs`] : []), ...(batches > 0 ? [`${batches} checkpoints within epochs`] : [])].join(" and ");
   throw new TrainError("TRAIN_EXISTS", {
     at: expDir,
-    message: `it holds ${epochs.length} epochs of an earlier run`,
-    fix: `go on with --start-epoch ${last + 1}, or give another --exp-dir`,
+    message: `it holds ${held} of an earlier run${newest ? `; the newest is ${basename(newest.path)}` : ", none of which can be read"}`,
+    fix: newest ? `go on with ${newest.flag}, or give another --exp-dir` : "give another --exp-dir",
   });
 }
 

@@ -39,10 +39,13 @@ export class RunSaver {
     this.failed = undefined;
     this.lastGood = path;
     if (reason.kind === "batch") removeOldCheckpoints(this.expDir, reason.keep);
-    else {
-      if (reason.bestTrain) this.copy(path, "best-train-loss.pt");
-      if (reason.bestValid) this.copy(path, "best-valid-loss.pt");
-    }
+    else this.copyBest(path, reason);
+  }
+
+  /** Copies an epoch's file under the names of the best ones. @throws what the system says */
+  copyBest(path: string, { bestTrain, bestValid }: { bestTrain: boolean; bestValid: boolean }): void {
+    if (bestTrain) this.copy(path, "best-train-loss.pt");
+    if (bestValid) this.copy(path, "best-valid-loss.pt");
   }
 
   private copy(from: string, name: string): void {

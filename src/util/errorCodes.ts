@@ -134,7 +134,8 @@ export const errorCodes = {
     "The gradients of at least half of the last steps were infinite or not a number, so that no threshold for clipping can be taken from them. Usual causes: too high a learning rate, utterances with more tokens than frames, or fp16.",
   BATCH_SIZE_NONE:
     "Not even a batch of one utterance of some length fits into the memory that training may use. Leave out such utterances, train a smaller model, or allow more memory.",
-  TRAIN_EXISTS: "Training from the start was asked for in a folder that holds the epochs of an earlier run, which would be overwritten.",
+  TRAIN_EXISTS:
+    "Training from the start was asked for in a folder that holds the checkpoints of an earlier run, which would be overwritten. The message says how to go on from the newest.",
   TRAIN_REPLICA_FAILED: "One of the threads of --replicas failed or ended. The message is its error.",
   TRAIN_LOSS_NOT_FINITE:
     "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",

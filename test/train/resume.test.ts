@@ -1,15 +1,12 @@
 /** Going on after a stop, at any step: the parameters are those of the run that was not stopped, bit for bit. Threads run compiled code: `npm run build:js` before. */
-import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
 import { liveTensors } from "../../src/torch/index.ts";
 import { type TrainOptionsInput, train } from "../../src/train/index.ts";
-import { flagOf } from "../../src/util/options.ts";
-import { packageRoot } from "../../src/util/paths.ts";
 import { noiseFolder } from "./corpora.ts";
 import { toneCorpus } from "./tones.ts";
 
@@ -81,6 +78,33 @@ describe("resume within an epoch", () => {
     expect(contents(join(exp("steps"), "epoch-2.pt"))).toEqual(whole);
   });
 
+  test("stopped between two epochs: the next one begins where the epoch's file ends, and what a killed run had not copied yet is copied", async () => {
+    const first = loadCheckpoint(join(exp("whole-0"), "epoch-1.pt"));
+    disposeCheckpoint(first);
+    const said: string[] = [];
+    // As many updates as the first epoch has: the second one ends before it begins.
+    const stopped = { ...options, numWorkers: 0, expDir: exp("between"), maxSteps: first.state?.batchIdxTrain as number };
+    const { checkpoint } = await train(stopped, { report: { say: (line) => void said.push(line) } });
+    expect(checkpoint).toBe(join(exp("between"), "epoch-1.pt"));
+    expect(said.at(-1)).toMatch(/epoch-1\.pt; to go on: --start-epoch 2$/);
+    rmSync(join(exp("between"), "best-train-loss.pt"));
+    await train({ ...stopped, startEpoch: 2 });
+    expect(contents(join(exp("between"), "best-train-loss.pt"))).toEqual(contents(join(exp("whole-0"), "epoch-1.pt")));
+    await train({ ...options, numWorkers: 0, expDir: exp("between"), startEpoch: 2 });
+    expect(contents(join(exp("between"), "epoch-2.pt"))).toEqual(contents(join(exp("whole-0"), "epoch-2.pt")));
+  });
+
+  test("stopped before the first update, nothing is saved and the same command starts again", async () => {
+    const said: string[] = [];
+    const { checkpoint, interrupted } = await train(
+      { ...options, numWorkers: 0, expDir: exp("early") },
+      { signal: AbortSignal.abort(), report: { say: (line) => void said.push(line) } },
+    );
+    expect([checkpoint, interrupted, said.at(-1)]).toEqual(["", true, "stopped before the first update: there is nothing to go on from"]);
+    expect(readdirSync(exp("early")).filter((name) => name.endsWith(".pt"))).toEqual([]);
+    expect((await train({ ...options, numWorkers: 0, expDir: exp("early"), maxSteps: 1 })).updates).toBe(1);
+  });
+
   test("other data, another limit or other augmentation is refused, not gone on with", async () => {
     const [batch] = batchesIn("whole-0") as [number];
     for (const [given, code] of [
@@ -94,26 +118,4 @@ describe("resume within an epoch", () => {
       await expect(train({ ...options, numWorkers: 0, expDir: exp("other"), startBatch: batch, ...given }), JSON.stringify(given)).rejects.toMatchObject({ code });
     }
   });
-});
-
-test("a run that was killed goes on from its last checkpoint as if it had not been", async () => {
-  const whole = contents(join(exp("whole-2"), "epoch-2.pt"));
-  const flags = Object.entries({ ...options, numWorkers: 2, expDir: exp("killed") }).flatMap(([name, value]) => [
-    `${flagOf(name)}=${Array.isArray(value) ? value.join(",") : value}`,
-  ]);
-  const child = spawn(process.execPath, [join(packageRoot, "bin", "serac"), "train", ...flags], { stdio: ["ignore", "ignore", "pipe"] });
-  let talk = "";
-  child.stderr.on("data", (text: Buffer) => (talk += text.toString()));
-  const gone = new Promise<string | null>((resolve) => child.once("exit", (_, signal) => resolve(signal)));
-  const ended = gone.then(() => true);
-  const turn = (): Promise<boolean> => new Promise((resolve) => setImmediate(() => resolve(false)));
-  // Killed as soon as its second checkpoint is there, in the middle of whatever comes next.
-  while (!existsSync(join(exp("killed"), "checkpoint-10.pt"))) if (await Promise.race([ended, turn()])) throw new Error(talk);
-  child.kill("SIGKILL");
-  expect(await gone).toBe("SIGKILL");
-  expect(existsSync(join(exp("killed"), "epoch-2.pt"))).toBe(false);
-  const last = batchesIn("killed").at(-1) as number;
-  expect(last).toBeGreaterThanOrEqual(10);
-  await train({ ...options, numWorkers: 0, expDir: exp("killed"), startBatch: last });
-  expect(contents(join(exp("killed"), "epoch-2.pt"))).toEqual(whole);
 });
