@@ -148,14 +148,14 @@ describe("checkpoints", () => {
   });
 
   test("one that cannot be written is told with the last good one, and training goes on; the last one's failure is an error", async () => {
-    mkdirSync(join(exp("blocked"), "checkpoint-5.pt", "x"), { recursive: true }); // a folder where a file belongs
+    // A folder where a file belongs, made once training has looked for what is there.
+    const blockAt = (path: string) => ({ say: (line: string) => void (said.push(line) && line.startsWith("model: ") && mkdirSync(join(path, "x"), { recursive: true })) });
     said.length = 0;
-    const result = await train({ ...options, expDir: exp("blocked"), saveEveryN: 5, averagePeriod: 5 }, { report });
+    const result = await train({ ...options, expDir: exp("blocked"), saveEveryN: 5, averagePeriod: 5 }, { report: blockAt(join(exp("blocked"), "checkpoint-5.pt")) });
     expect(said.find((line) => line.includes("could not be saved"))).toMatch(/none was saved yet.*training goes on.*checkpoint-5\.pt.*FILE_UNWRITABLE/);
     expect(existsSync(result.checkpoint)).toBe(true);
     // The last one of a run has nothing behind it that could be saved instead.
-    const block = { say: (line: string) => void (line.startsWith("model: ") && mkdirSync(join(exp("blocked-end"), "epoch-1.pt", "x"), { recursive: true })) };
-    await expect(train({ ...options, expDir: exp("blocked-end") }, { report: block })).rejects.toMatchObject({
+    await expect(train({ ...options, expDir: exp("blocked-end") }, { report: blockAt(join(exp("blocked-end"), "epoch-1.pt")) })).rejects.toMatchObject({
       code: "FILE_UNWRITABLE",
       message: expect.stringContaining("epoch-1.pt"),
     });
