@@ -100,7 +100,7 @@ Tensor bmm(const Tensor& a, const Tensor& b, const Optional<Tensor>& add) {
   const at::ScalarType dtype = autocastDtype(a);
   if (composed()) {
     const Tensor y = at::bmm(a.to(dtype), b.to(dtype));
-    return add ? y + add->reshape(y.sizes()) : y;
+    return add ? y + add->to(dtype).reshape(y.sizes()) : y;
   }
   // Outside autocast, which casts by operators with gradients.
   const Tensor left = a.to(dtype), right = b.to(dtype);

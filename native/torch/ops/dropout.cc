@@ -12,7 +12,7 @@ struct DropoutShared : torch::autograd::Function<DropoutShared> {
     const NoAutocast noAutocast;
     std::vector<int64_t> shape = x.sizes().vec();
     shape[static_cast<size_t>(dim)] = 1;
-    const Tensor mask = at::empty(shape, x.options().dtype(at::kFloat).requires_grad(false)).uniform_(0, 1, generator).gt_(p).div_(1 - p).to(x.scalar_type());
+    const Tensor mask = at::empty(shape, x.options().dtype(at::kFloat).requires_grad(false)).uniform_(0, 1, generator).gt_(p).to(computeDtype(x.scalar_type())).div_(1 - p).to(x.scalar_type());
     ctx->save_for_backward({mask});
     return x * mask;
   }
