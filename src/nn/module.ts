@@ -113,8 +113,8 @@ export abstract class Module {
     return undefined;
   }
 
-  /** Puts back what `trainingState()` gave. */
-  restoreTrainingState(_state: number): void {}
+  /** Puts back what `trainingState()` gave; undefined is a module that has not trained yet. */
+  restoreTrainingState(_state: number | undefined): void {}
 
   private share(run: RunState): void {
     for (const [, module] of this.namedModules()) module.run = run;

@@ -69,7 +69,7 @@ export class Whiten extends Module {
     return this.current;
   }
 
-  override restoreTrainingState(state: number): void {
+  override restoreTrainingState(state: number | undefined): void {
     this.current = state;
     this.pending = false;
   }

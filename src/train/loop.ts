@@ -13,6 +13,7 @@ import { Diagnostics } from "./diagnostics.ts";
 import { envInfo } from "./envInfo.ts";
 import { GradScaleWatch } from "./gradScale.ts";
 import { InfCheck } from "./infCheck.ts";
+import { isNoMemory, noMemoryFor, scanForOomBatches } from "./memoryScan.ts";
 import { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
 import { type OpenRun, openRun } from "./openRun.ts";
 import { checkTrainOptions, type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";
@@ -202,6 +203,7 @@ class Trainer {
     const { options, parts, tokens, bad, watches } = this;
     this.updater = new Updater({ options, parts, tokens, replicas: this.replicas, bad, watches }, this.resumedFrom);
     try {
+      if (options.scanForOomBatches && !options.printDiagnostics) await this.scan(signal);
       return await this.epochs(signal);
     } catch (error) {
       this.log.note(String(error), "WARNING");
@@ -213,6 +215,13 @@ class Trainer {
       this.dispose();
       await this.open.close();
     }
+  }
+
+  /** Tries the largest batches of the epoch that comes first. */
+  private scan(signal: AbortSignal | undefined): Promise<void> {
+    const { options, data, parts, epoch, log } = this;
+    parts.model.train({ random: parts.random, generator: parts.generator });
+    return scanForOomBatches({ options, data, updater: this.updater as Updater, epoch, say: (line) => log.say(line) }, signal);
   }
 
   private dispose(): void {
@@ -324,6 +333,7 @@ class Trainer {
       if (updater.b % options.averagePeriod === 0) updateAverage(this.average, parts.model, { batchIdxTrain: updater.b, averagePeriod: options.averagePeriod });
       return sums;
     } catch (error) {
+      if (isNoMemory(error)) throw noMemoryFor(batch, error, options, `update ${updater.b}`);
       this.saveBadModel("");
       const path = join(options.expDir, "bad-batch.jsonl");
       writeFileSync(path, describeBatch(batch, { update: updater.b }));

@@ -27,6 +27,11 @@ export const trainOptions = {
   tensorboard: boolean({ default: true, group: world, help: "write an event file to EXP-DIR/tensorboard" }),
   infCheck: boolean({ default: false, group: world, help: "say which outputs and gradients are not finite; slow" }),
   printDiagnostics: boolean({ default: false, group: world, help: "print statistics of outputs, gradients and parameters over 6 batches, and end" }),
+  scanForOomBatches: boolean({
+    default: true,
+    group: world,
+    help: "before training, try the batches of an epoch that are likeliest to exhaust memory; nothing is learnt from them",
+  }),
   maxBadBatches: integer({ default: 10, min: 1, group: world, help: "end when the loss of so many batches in a row is not finite; fewer are left out, named and counted" }),
   worldSize: integer({ default: 1, min: 1, group: world, help: "processes that train together; only 1 is there" }),
   masterPort: integer({ default: 12354, min: 1, max: 65535, group: world, help: "port by which processes find each other" }),

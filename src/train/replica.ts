@@ -5,6 +5,7 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { AsrModel, asrModelOptions, type ModelConfig } from "../models/index.ts";
 import { autocast, callOperator, Generator, scope, setThreads, shareTensors, type Tensor, takeTensors } from "../torch/index.ts";
+import { type SentError, sendError } from "../util/sentError.ts";
 import { batchLoss, type LossInputs, scaled } from "./loss.ts";
 import type { LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
@@ -22,13 +23,17 @@ export interface ReplicaStart {
 }
 
 /** What it is told. */
-export type ReplicaRequest = { kind: "step"; part: LossInputs; y: number[][]; b: number; batchCount: number; lossScale: number } | { kind: "state" } | { kind: "close" };
+export type ReplicaRequest =
+  | { kind: "step"; part: LossInputs; y: number[][]; b: number; batchCount: number; lossScale: number }
+  | { kind: "state" }
+  | { kind: "restore"; state: ReplicaState }
+  | { kind: "close" };
 
 /** What it answers. */
 export type ReplicaReply =
   | { kind: "step"; sums: LossSums /** Of the parameters, shared; 0 where there is none. */; gradients: number[] }
   | { kind: "state"; state: ReplicaState }
-  | { kind: "failed"; message: string };
+  | { kind: "failed"; error: SentError };
 
 /** Serves requests until it is closed. */
 export function serve({ rank, threads, config, options, parameters: shared, state }: ReplicaStart, reply: (message: ReplicaReply) => void): (request: ReplicaRequest) => void {
@@ -42,11 +47,12 @@ export function serve({ rank, threads, config, options, parameters: shared, stat
       (parameters[i] as Tensor).forget();
     }),
   );
-  if (state) {
-    random.restore(state.random);
-    generator.restore(Uint8Array.from(Buffer.from(state.generator, "base64")));
-    restoreModules(model, state.modules);
-  }
+  const restore = (from: ReplicaState): void => {
+    random.restore(from.random);
+    generator.restore(Uint8Array.from(Buffer.from(from.generator, "base64")));
+    restoreModules(model, from.modules);
+  };
+  if (state) restore(state);
   model.train({ random, generator });
 
   return (request) => {
@@ -54,7 +60,8 @@ export function serve({ rank, threads, config, options, parameters: shared, stat
       model.dispose();
       return;
     }
-    if (request.kind === "state") {
+    if (request.kind === "restore") restore(request.state);
+    if (request.kind === "state" || request.kind === "restore") {
       reply({ kind: "state", state: { random: random.state(), generator: Buffer.from(generator.state()).toString("base64"), modules: modulesState(model) } });
       return;
     }
@@ -76,7 +83,7 @@ if (parentPort) {
     try {
       body();
     } catch (error) {
-      reply({ kind: "failed", message: error instanceof Error ? error.message : String(error) });
+      reply({ kind: "failed", error: sendError(error) });
     }
   };
   let handle: (request: ReplicaRequest) => void = () => {};

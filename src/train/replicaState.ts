@@ -23,10 +23,7 @@ export function modulesState(model: AsrModel): Record<string, number> {
 
 /** Puts back what `modulesState` gave. */
 export function restoreModules(model: AsrModel, states: Readonly<Record<string, number>>): void {
-  for (const [path, module] of model.namedModules()) {
-    const state = states[path];
-    if (state !== undefined) module.restoreTrainingState(state);
-  }
+  for (const [path, module] of model.namedModules()) module.restoreTrainingState(states[path]);
 }
 
 /** The streams of replica `rank`, from 1: another for each. */

@@ -5,6 +5,7 @@ import type { AsrModel, ModelConfig } from "../models/index.ts";
 import { foreachAdd_, noGrad, scope, shareTensors, type Tensor, takeTensors } from "../torch/index.ts";
 import { TrainError } from "../util/errors.ts";
 import { packageRoot } from "../util/paths.ts";
+import { receiveError } from "../util/sentError.ts";
 import type { LossInputs } from "./loss.ts";
 import type { LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
@@ -88,6 +89,11 @@ export class Replicas {
     return replies.map((reply) => (reply as ReplicaReply & { kind: "state" }).state);
   }
 
+  /** Puts back what `states` gave. */
+  async restore(states: readonly ReplicaState[]): Promise<void> {
+    await Promise.all(states.map((state, i) => this.ask(i, { kind: "restore", state })));
+  }
+
   /** Ends the threads. */
   async close(): Promise<void> {
     await Promise.all(
@@ -104,18 +110,19 @@ export class Replicas {
   private ask(index: number, request: ReplicaRequest, transfer: ArrayBuffer[] = []): Promise<ReplicaReply> {
     const worker = this.workers[index] as Worker;
     return new Promise((resolve, reject) => {
-      const fail = (message: string): void => {
+      const fail = (cause: unknown): void => {
         settle();
-        reject(new TrainError("TRAIN_REPLICA_FAILED", { at: `replica ${index + 1}`, message, fix: "train with --replicas 1 to see the cause in full" }));
+        const message = cause instanceof Error ? cause.message : String(cause);
+        reject(new TrainError("TRAIN_REPLICA_FAILED", { at: `replica ${index + 1}`, message, fix: "train with --replicas 1 to see the cause in full", cause }));
       };
       const onMessage = (reply: ReplicaReply): void => {
-        if (reply.kind === "failed") fail(reply.message);
+        if (reply.kind === "failed") fail(receiveError(reply.error));
         else {
           settle();
           resolve(reply);
         }
       };
-      const onError = (error: Error): void => fail(error.message);
+      const onError = (error: Error): void => fail(error);
       const onExit = (code: number): void => fail(`its thread ended with code ${code}`);
       const settle = (): void => {
         worker.off("message", onMessage).off("error", onError).off("exit", onExit);

@@ -2,7 +2,22 @@
  * The batches of training and of validation: loaded ahead by threads, the same whatever their number, gone on with from a checkpoint to the next batch.
  * What cannot be used is left out and counted, each utterance once.
  */
-import { encoderFrames, LeftOut, type LoadedEpoch, Loader, type LoaderState, minFeatureFrames, neededFrames, type PlayedCut, RenderPool, type SpeechBatch } from "../data/index.ts";
+import {
+  encoderFrames,
+  LeftOut,
+  type LoadedEpoch,
+  Loader,
+  type LoaderState,
+  minFeatureFrames,
+  neededFrames,
+  type PessimisticBatches,
+  type PlayedCut,
+  pessimisticBatches,
+  RenderPool,
+  type SampledBatch,
+  type SourceCut,
+  type SpeechBatch,
+} from "../data/index.ts";
 import { ConfigError, type SeracError, TrainError } from "../util/errors.ts";
 import { specAugmentOf } from "./augment.ts";
 import { openTrainData, openValidData } from "./openData.ts";
@@ -57,6 +72,16 @@ class DataLoader {
 
   resume(state: LoaderState): Promise<LoadedEpoch> {
     return this.loader.resume(state);
+  }
+
+  /** The batches of an epoch that are likeliest to exhaust memory, of the first so many; the epoch and its counts do not know of it. */
+  pessimistic(epoch: number, batches: number | undefined): Promise<PessimisticBatches<SourceCut>> {
+    return this.loader.sampler.epoch(epoch).then((stream) => pessimisticBatches(stream, { batches }));
+  }
+
+  /** A batch by itself. @returns undefined where nothing of it can be used */
+  batchOf(sampled: SampledBatch<SourceCut>, epoch: number): Promise<SpeechBatch | undefined> {
+    return this.loader.batchOf(sampled, epoch);
   }
 
   /** The error for data of which the audio of no utterance can be used. */

@@ -5,6 +5,7 @@ import type { BadBatches } from "./badBatches.ts";
 import { adjustedBatchCount, batchLoss, scaled } from "./loss.ts";
 import { type LossSums, sumLosses } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
+import { modulesState, restoreModules } from "./replicaState.ts";
 import { type Part, type Replicas, splitBatch } from "./replicas.ts";
 import type { RunParts } from "./runState.ts";
 import type { Tokens } from "./tokens.ts";
@@ -53,27 +54,12 @@ export class Updater {
    * @throws TrainError TRAIN_LOSS_NOT_FINITE, TRAIN_GRADIENTS_NOT_FINITE, TRAIN_REPLICA_FAILED
    */
   async step(batch: SpeechBatch): Promise<LossSums | undefined> {
-    const { options, parts, tokens, replicas, bad, watches } = this.context;
-    const { model, scheduler, scaler, random } = parts;
+    const { options, parts, bad } = this.context;
     if (this.b % 10 === 0) this.setBatchCount();
     this.b++;
     const { b } = this;
-    const y = batch.cuts.map((cut) => tokens.of(cut.text));
-    const [own, ...others] = splitBatch(batch, y, options.replicas) as [Part, ...Part[]];
-    const lossScale = scaler.factor / options.accumGrad;
-    const running = replicas?.run(others, { b, batchCount: adjustedBatchCount(b - 1, options), lossScale });
-    running?.catch(() => {}); // awaited below
-    const cast = { device: options.device, enabled: options.useBf16 || options.useFp16, dtype: options.useFp16 ? "float16" : "bfloat16" } as const;
-    let sums = scope(() => {
-      const { loss, sums } = autocast(cast, () => batchLoss(model, own.inputs, own.y, options, b, random));
-      if (Number.isFinite(sums.loss)) scaled(loss, lossScale).backward();
-      return sums;
-    });
-    for (const part of (await running)?.() ?? []) sums = sumLosses(sums, part);
-    scope(() => {
-      for (const watch of watches) watch.afterBackward();
-    });
-    scheduler.stepBatch(b);
+    const sums = await this.backward(batch, b);
+    parts.scheduler.stepBatch(b);
     if (!Number.isFinite(sums.loss)) {
       this.forget();
       bad.bad(batch, sums, b);
@@ -82,6 +68,52 @@ export class Updater {
     bad.good();
     if (++this.waiting >= options.accumGrad) this.apply();
     return sums;
+  }
+
+  /** Losses of a batch, and their gradients, which are added to those that wait; none where the losses are not finite. */
+  private async backward(batch: SpeechBatch, b: number): Promise<LossSums> {
+    const { options, parts, tokens, replicas, watches } = this.context;
+    const { model, scaler, random } = parts;
+    const y = batch.cuts.map((cut) => tokens.of(cut.text));
+    const [own, ...others] = splitBatch(batch, y, options.replicas) as [Part, ...Part[]];
+    const lossScale = scaler.factor / options.accumGrad;
+    const running = replicas?.run(others, { b, batchCount: adjustedBatchCount(b - 1, options), lossScale });
+    running?.catch(() => {}); // awaited below
+    const cast = { device: options.device, enabled: options.useBf16 || options.useFp16, dtype: options.useFp16 ? "float16" : "bfloat16" } as const;
+    let sums: LossSums;
+    try {
+      sums = scope(() => {
+        const { loss, sums } = autocast(cast, () => batchLoss(model, own.inputs, own.y, options, b, random));
+        if (Number.isFinite(sums.loss)) scaled(loss, lossScale).backward();
+        return sums;
+      });
+    } finally {
+      await running?.catch(() => {}); // a replica is never left in the middle of a batch
+    }
+    for (const part of (await running)?.() ?? []) sums = sumLosses(sums, part);
+    scope(() => {
+      for (const watch of watches) watch.afterBackward();
+    });
+    return sums;
+  }
+
+  /**
+   * Forward and backward of a batch that is not trained on: parameters, counters, streams of random numbers and what modules remember are afterwards what they were.
+   * @throws TorchError TORCH_NO_MEMORY, TrainError TRAIN_REPLICA_FAILED
+   */
+  async tryOut(batch: SpeechBatch): Promise<void> {
+    const { parts, replicas } = this.context;
+    const { model, generator, random } = parts;
+    const before = { random: random.state(), generator: generator.state(), modules: modulesState(model), replicas: await replicas?.states() };
+    try {
+      await this.backward(batch, this.b + 1);
+    } finally {
+      this.forget();
+      random.restore(before.random);
+      generator.restore(before.generator);
+      restoreModules(model, before.modules);
+      if (before.replicas) await replicas?.restore(before.replicas);
+    }
   }
 
   /** Steps the optimiser by the gradients that wait, where there are some. */

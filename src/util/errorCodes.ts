@@ -136,6 +136,8 @@ export const errorCodes = {
     "Not even a batch of one utterance of some length fits into the memory that training may use. Leave out such utterances, train a smaller model, or allow more memory.",
   TRAIN_EXISTS:
     "Training from the start was asked for in a folder that holds the checkpoints of an earlier run, which would be overwritten. The message says how to go on from the newest.",
+  TRAIN_NO_MEMORY:
+    "A batch needs more memory than there is, found before training by trying the batches likeliest to, or while training. The message says how many utterances of which lengths it has; all are listed in bad-batch.jsonl in the experiment's folder.",
   TRAIN_REPLICA_FAILED: "One of the threads of --replicas failed or ended. The message is its error.",
   TRAIN_LOSS_NOT_FINITE:
     "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",

@@ -114,7 +114,7 @@ export function contents(path: string): Record<string, unknown> {
   const tensors: Record<string, unknown> = {};
   for (const part of ["model", "modelAvg", "optimizer"] as const) for (const [key, tensor] of checkpoint[part] ?? []) tensors[`${part}.${key}`] = digest(tensor.toTypedArray());
   disposeCheckpoint({ state, generator, tokenizer, config, ...checkpoint });
-  const { expDir, startEpoch, startBatch, numWorkers, ...options } = state?.options ?? {};
+  const { expDir, startEpoch, startBatch, numWorkers, scanForOomBatches, ...options } = state?.options ?? {};
   return { tensors, state: { ...state, options }, generator: digest(generator), tokenizer: digest(tokenizer), config };
 }
 

@@ -170,6 +170,25 @@ export class Loader {
     return byDuration(planned);
   }
 
+  /**
+   * A batch by itself, as an epoch gives it, whose order and counts do not know of it: what cannot be used is left out without a word.
+   * @returns undefined where nothing of it can be used
+   */
+  async batchOf(sampled: SampledBatch<SourceCut>, epoch: number): Promise<SpeechBatch | undefined> {
+    const { cuts, result } = await this.prepare(sampled, epoch);
+    return result && result.frames > 0 ? speechBatch(cuts, result, this.sampleRate, { epoch, step: sampled.step }) : undefined;
+  }
+
+  /** Plans and renders a batch. */
+  async prepare(batch: SampledBatch<SourceCut>, epoch: number): Promise<PreparedBatch> {
+    const { step } = batch;
+    const place = { epoch, step };
+    const errors: PreparedBatch["errors"] = [];
+    const cuts = this.plan(await batch.load(), place, (error, cut) => errors.push({ error, cut }));
+    const result = cuts.length === 0 ? undefined : await this.pool.render(this.job(cuts, place), (row) => nameOf(cuts[row] as PlayedCut));
+    return { step, errors, cuts, result };
+  }
+
   private passOf(step: number): number {
     return this.sampler.source.length === Number.POSITIVE_INFINITY ? step : 0;
   }
@@ -197,7 +216,7 @@ export class Loader {
 }
 
 /** A batch that is prepared. */
-interface Preparing {
+export interface PreparedBatch {
   step: number;
   /** What could not be used before rendering. */
   errors: { error: SeracError; cut: SourceCut }[];
@@ -212,7 +231,7 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
   readonly leftOut = new LeftOut();
   private readonly loader: Loader;
   private readonly stream: EpochBatches<SourceCut>;
-  private readonly ahead: Promise<Preparing | undefined>[] = [];
+  private readonly ahead: Promise<PreparedBatch | undefined>[] = [];
   /** Steps whose batches were given, or passed over. */
   private given: number;
   private drawing: Promise<unknown> = Promise.resolve();
@@ -231,19 +250,9 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
   private prepare(): void {
     const drawn = this.drawing.then(() => this.stream.next());
     this.drawing = drawn.catch(() => undefined);
-    const prepared = drawn.then((batch) => batch && this.render(batch));
+    const prepared = drawn.then((batch) => batch && this.loader.prepare(batch, this.epoch));
     prepared.catch(() => undefined); // reported when its turn comes
     this.ahead.push(prepared);
-  }
-
-  private async render(batch: SampledBatch<SourceCut>): Promise<Preparing> {
-    const { loader, epoch } = this;
-    const { step } = batch;
-    const place = { epoch, step };
-    const errors: Preparing["errors"] = [];
-    const cuts = loader.plan(await batch.load(), place, (error, cut) => errors.push({ error, cut }));
-    const result = cuts.length === 0 ? undefined : await loader.pool.render(loader.job(cuts, place), (row) => nameOf(cuts[row] as PlayedCut));
-    return { step, errors, cuts, result };
   }
 
   /**

@@ -16,6 +16,8 @@ export interface SampledBatch<T> {
   repeated: number;
   /** The whole items. */
   load(): Promise<T[]>;
+  /** Tells that they will not be loaded. */
+  release(): void;
 }
 
 /** Where an epoch stands, for checkpoints: plain JSON, the same on all ranks unless the source is divided among them. */
@@ -112,7 +114,7 @@ export class BatchStream<T> implements EpochBatches<T> {
     const kept = group.some((batch) => batch.repeated > 0) ? new Set(mine.refs) : undefined;
     for (const batch of group) if (batch !== mine) source.release(kept ? batch.refs.filter((ref) => !kept.has(ref)) : batch.refs);
     const { refs, durations, bucket, repeated } = mine;
-    return { step: this.step++, refs, durations, bucket, repeated, load: () => source.load(refs) };
+    return { step: this.step++, refs, durations, bucket, repeated, load: () => source.load(refs), release: () => source.release(refs) };
   }
 
   /** Draws batches that were given before a restart. */
@@ -120,7 +122,7 @@ export class BatchStream<T> implements EpochBatches<T> {
     for (let i = 0; i < count; i++) {
       const batch = await this.next();
       if (!batch) throw new ConfigError("SAMPLER_BAD_STATE", { at: this.sampler.source.name, message: "the state lies behind the end of its epoch", fix: "start the next epoch" });
-      this.sampler.source.release(batch.refs);
+      batch.release();
     }
   }
 

@@ -133,6 +133,9 @@ class FusedStream<T> implements EpochBatches<T> {
       bucket: 0,
       repeated: all.reduce((sum, { repeated }) => sum + repeated, 0),
       load: async () => (await Promise.all(all.map((batch, i) => this.load(batch, i)))).flat(),
+      release() {
+        for (const batch of all) batch.release();
+      },
     };
   }
 

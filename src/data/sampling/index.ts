@@ -12,7 +12,7 @@ export { type IndexedOptions, indexedManifest, type LineOptions } from "./indexe
 export { type LazyOptions, lazyManifest } from "./lazyManifest.ts";
 export { type BatchLimits, checkLimits, Filling } from "./limits.ts";
 export { type NemoSampling, type NemoSamplingConfig, nemoSampling } from "./nemoSampling.ts";
-export { type PessimisticBatch, type PessimisticCriterion, pessimisticBatches } from "./pessimisticBatches.ts";
+export { type PessimisticBatch, type PessimisticBatches, type PessimisticCriterion, pessimisticBatches } from "./pessimisticBatches.ts";
 export { createSampler, Sampler } from "./sampler.ts";
 export { type SamplerKind, type SamplerOptions, samplerKinds } from "./samplerOptions.ts";
 export { SlicedSource } from "./slicedSource.ts";
