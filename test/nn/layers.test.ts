@@ -14,7 +14,7 @@ import {
   utteranceMask,
   Whiten,
 } from "../../src/nn/index.ts";
-import { fromTypedArray, Generator, grad, noGrad, ones, type Tensor, tensor } from "../../src/torch/index.ts";
+import { fromTypedArray, Generator, grad, noGrad, ones, ops, type Tensor, tensor } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { golden, wave } from "../golden.ts";
 
@@ -33,6 +33,36 @@ test("SwooshL and SwooshR have the printed values", () => {
   const x = tensor([-5, -1, 0, 1, 2, 4, 10, 100]);
   expect(new SwooshL().forward(x)).toBeAllClose([0.3651234, 0.0517153, -0.0168501, -0.0664126, -0.068072, 0.3381472, 5.1674757, 87.9649963]);
   expect(new SwooshR().forward(x)).toBeAllClose([0.089214, -0.1063337, 0, 0.2998855, 0.84, 2.4153256, 7.8868613, 90.6867371], { atol: 1e-6 });
+});
+
+test("SwooshL and SwooshR have the printed derivatives", () => {
+  const of = (f: (x: Tensor) => Tensor): Tensor => {
+    const x = tensor([-5, -1, 0, 1, 2, 4, 10, 100]).requiresGrad_(true);
+    return grad([f(x).sum()], [x])[0] as Tensor;
+  };
+  expect(of(ops.swooshLExact)).toBeAllClose([-0.0798766, -0.0733072, -0.0620137, -0.0325741, 0.039203, 0.42, 0.9175274, 0.92]);
+  expect(of(ops.swooshRExact)).toBeAllClose([-0.0775274, 0.039203, 0.1889414, 0.42, 0.6510586, 0.8725742, 0.9198766, 0.92]);
+});
+
+test("Balancer has the printed gradient", () => {
+  const balancer = train(new Balancer({ channelDim: -1, minPositive: 0.45, maxPositive: 0.55, minAbs: 0.2, maxAbs: 1, prob: 1 }));
+  const x = waves([6, 3], { scale: 2 }).requiresGrad_(true);
+  const [dx] = grad([balancer.forward(x)], [x], { gradOutputs: [waves([6, 3], { phase: 2 })] }) as [Tensor];
+  expect(dx.sum().item()).toBeAllClose(-1.891728);
+  expect(dx.abs().sum().item()).toBeAllClose(12.201256);
+  expect(dx.select(0, 0)).toBeAllClose([0.3163611, -0.3693733, -0.9166029]);
+});
+
+test("Whiten has the printed metric and gradient", () => {
+  const x = waves([10, 4], { scale: 2 }).requiresGrad_(true);
+  expect(ops.whiteningMetric(x, 1).item()).toBeAllClose(2.2531447);
+  expect(ops.whiteningMetric(x, 2).item()).toBeAllClose(1.6411211);
+  const whiten = train(new Whiten({ groups: 2, limit: 1, gradScale: 0.01, prob: [1, 1] }));
+  const upstream = waves([10, 4], { phase: 2 });
+  const [dx] = grad([whiten.forward(x)], [x], { gradOutputs: [upstream] }) as [Tensor];
+  expect(upstream.norm().item()).toBeAllClose(5.1000838);
+  expect(dx.sub(upstream).norm().item()).toBeAllClose(0.0510008);
+  expect(dx.select(0, 0).slice(0, 0, 2)).toBeAllClose([0.307897, -0.389311]);
 });
 
 test("BiasNorm: values and gradients as printed", () => {

@@ -24,6 +24,23 @@ describe("Eden", () => {
     }
   });
 
+  test("has the printed rates", () => {
+    const optimizer = { lr: 0.045 };
+    const eden = new Eden(optimizer, { lrBatches: 7500, lrEpochs: 3.5, warmupStart: 0.1 });
+    for (const [batch, epoch, lr] of [
+      [0, 0, 0.0045],
+      [250, 0, 0.02474313],
+      [500, 0, 0.044950138],
+      [7500, 0, 0.037840339],
+      [7500, 3, 0.032972305],
+      [100000, 20, 0.005109495],
+    ] as const) {
+      eden.stepEpoch(epoch);
+      eden.stepBatch(batch);
+      expect(optimizer.lr).toBeCloseTo(lr, 9);
+    }
+  });
+
   test("counts by itself and goes on from its state", () => {
     const optimizer = { lr: 1 };
     const eden = new Eden(optimizer, { lrBatches: 10, lrEpochs: 2 });

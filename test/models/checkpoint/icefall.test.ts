@@ -23,15 +23,19 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The output of the encoder for the reference's input. */
-function encoderOut(checkpoint: Checkpoint): Tensor {
+/** What the encoder gives for the reference's input, and the CTC output of that. */
+function outputsOf(checkpoint: Checkpoint): { encoderOut: Tensor; lengths: number[]; ctc: Tensor } {
   const model = scope(() => new AsrModel({ ...asrModelOptions(checkpoint.config), generator: new Generator(0) }));
   model.loadStateDict(checkpoint.model);
   model.eval();
-  const out = noGrad(() => model.forwardEncoder(expected.x as Tensor, (expected.x_lens as Tensor).toArray()).encoderOut);
+  const out = noGrad(() => {
+    const { encoderOut, encoderOutLens } = model.forwardEncoder(expected.x as Tensor, (expected.x_lens as Tensor).toArray());
+    return { encoderOut, lengths: encoderOutLens, ctc: model.ctcLogProbs(encoderOut) };
+  });
   model.dispose();
   return out;
 }
+const encoderOut = (checkpoint: Checkpoint): Tensor => outputsOf(checkpoint).encoderOut;
 
 /** A copy of the file with another dict. */
 function rewritten(name: string, change: (value: PtDict) => PtDict): string {
@@ -51,7 +55,10 @@ describe("a checkpoint of icefall's", () => {
       const checkpoint = loadCheckpoint(zip, open());
       expect(checkpoint.config).toMatchObject({ encoderDim: [24, 32, 40], numEncoderLayers: [1, 2, 1], vocabSize: 50, sampleRate: 16000, useCtc: true, numHeads: [4] });
       expect(checkpoint.state).toMatchObject({ batchIdxTrain: 6, epoch: 1, bestValidLoss: 1.25, scheduler: { epoch: 0, batch: 6 } });
-      expect(encoderOut(checkpoint)).toBeAllClose(expected.encoder_out);
+      const out = outputsOf(checkpoint);
+      expect(out.encoderOut).toBeAllClose(expected.encoder_out);
+      expect(out.lengths).toEqual((expected.encoder_out_lens as Tensor).toArray());
+      expect(out.ctc).toBeAllClose(expected.ctc_log_probs);
     });
     expect(liveTensors()).toBe(before);
   });
