@@ -64,13 +64,13 @@ export const featureFrames = (duration: number, sampleRate: number): number => {
 };
 
 /**
- * Frames that a label sequence needs at least: a symbol a frame, and for CTC a blank between two equal ones.
- * Exact for CTC; icefall's fixed margin of 2 both loses and lets through utterances.
+ * Frames that a label sequence needs at least: a symbol a frame, and for CTC a blank between two equal ones. Exact for CTC, whose loss is infinite below.
+ * @param spare frames that shall be left besides the symbols, however few blanks there must be
  */
-export function neededFrames(tokens: ArrayLike<number>, ctc: boolean): number {
+export function neededFrames(tokens: ArrayLike<number>, ctc: boolean, spare = 0): number {
   let needed = tokens.length;
   if (ctc) for (let i = 1; i < tokens.length; i++) if (tokens[i] === tokens[i - 1]) needed++;
-  return Math.max(1, needed);
+  return Math.max(1, needed, tokens.length + spare);
 }
 
 /** Bounds for training. */
@@ -82,6 +82,8 @@ export interface FilterOptions {
   sampleRate: number;
   /** True when a CTC loss is trained. */
   ctc: boolean;
+  /** Frames that shall be left besides the symbols; 0 by default. */
+  spareFrames?: number;
   /** Ids of a text. */
   encode: (text: string) => ArrayLike<number>;
   /** The id of what the tokenizer does not know. */
@@ -94,6 +96,7 @@ export function utteranceFilter({
   maxUtterance,
   sampleRate,
   ctc,
+  spareFrames,
   encode,
   unkId,
 }: FilterOptions): (utterance: { duration: number; text: string }) => string | undefined {
@@ -103,7 +106,7 @@ export function utteranceFilter({
     const tokens = encode(text);
     if (tokens.length === 0) return "with an empty transcript";
     if (Array.prototype.includes.call(tokens, unkId)) return "with characters that the tokenizer does not know";
-    if (encoderFrames(featureFrames(duration, sampleRate)) < neededFrames(tokens, ctc)) return "with more tokens than frames";
+    if (encoderFrames(featureFrames(duration, sampleRate)) < neededFrames(tokens, ctc, spareFrames)) return "with more tokens than frames";
     return undefined;
   };
 }

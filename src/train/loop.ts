@@ -23,7 +23,7 @@ import type { RunLog } from "./runLog.ts";
 import { RunSaver } from "./runSaver.ts";
 import { checkpointOf, loadResumable, makeParts, type RunParts, restoreParts, savedPlace } from "./runState.ts";
 import type { Tokens } from "./tokens.ts";
-import type { TrainData, TrainEpoch } from "./trainData.ts";
+import { checkBins, type TrainData, type TrainEpoch } from "./trainData.ts";
 import { type GradientWatch, Updater } from "./updater.ts";
 import { type Validation, validate } from "./validate.ts";
 
@@ -294,7 +294,7 @@ class Trainer {
       if (!batches.atEnd && stop && updater.isWhole) return false;
       const batch = await batches.next();
       if (!batch) break;
-      this.checkBins(batch);
+      checkBins(batch, options);
       const sums = await this.update(batch);
       trained++;
       audioSeconds += batch.audioSeconds;
@@ -307,7 +307,8 @@ class Trainer {
       if (this.diagnostics && done >= diagnosedBatches) return true;
       this.gradScale.afterBatch(batchIdx);
       if (sums && batchIdx % options.logInterval === 0) this.logBatch(batch, sums, rate, batchIdx);
-      if (done % options.validInterval === 0 && !batches.atEnd) {
+      // As icefall, from the first batch on: so validation data that cannot be used is met at once. The end of an epoch stands for the first batch of the next.
+      if (batchIdx % options.validInterval === 0 && !batches.atEnd && (batchIdx > 0 || epoch === 1)) {
         await this.validateNow(false);
         model.train({ random, generator });
       }
@@ -360,16 +361,6 @@ class Trainer {
       if (options.recipe === "2026" && !options.infCheck) this.watches.push(new InfCheck(this.parts.model, (line) => log.say(line, "WARNING")));
     }
     log.say(`Grad scale is small: ${this.parts.scaler.factor}`, "WARNING");
-  }
-
-  /** Stored features may have another number of bins than the model takes. */
-  private checkBins({ bins, cuts }: SpeechBatch): void {
-    if (bins === this.options.featureDim) return;
-    throw new ConfigError("CONFIG_BAD_VALUE", {
-      at: cuts[0]?.origin,
-      message: `the stored features have ${bins} bins, and --feature-dim is ${this.options.featureDim}`,
-      fix: `give --feature-dim ${bins}, or compute them anew: --on-the-fly-feats 1`,
-    });
   }
 
   private logBatch(batch: SpeechBatch, sums: LossSums, rate: number, batchIdx: number): void {

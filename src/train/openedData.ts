@@ -56,6 +56,9 @@ export interface OpenContext {
 /** What is known of data before anything of it is sampled. */
 export type DescribedData = Pick<OpenedData, "name" | "durations" | "sources" | "infinite" | "leftOut">;
 
+/** Frames that an utterance shall have besides its symbols: June 2026's recipe leaves out those with T - 2 < tokens, the seed's those with T < tokens. */
+export const spareFramesOf = ({ recipe }: Pick<TrainOptions, "recipe">): number => (recipe === "2026" ? 2 : 0);
+
 /** Opens the keys of a block, with what training leaves out. */
 export async function openConfig(keys: ConfigNode, { options, tokenizer, tokenizerKey, say }: OpenContext, bounds: { min: number; max: number }): Promise<OpenedSources> {
   try {
@@ -63,12 +66,13 @@ export async function openConfig(keys: ConfigNode, { options, tokenizer, tokeniz
       countTokens: (text) => tokenizer.encode(text).length,
       tokensKey: tokenizerKey,
       filter: {
-        key: `${tokenizerKey}-${bounds.min}-${bounds.max}-${options.sampleRate}-${options.useCtc}`.replace(/[^\w-]/g, "_"),
+        key: `${tokenizerKey}-${bounds.min}-${bounds.max}-${options.sampleRate}-${options.useCtc}-${options.recipe}`.replace(/[^\w-]/g, "_"),
         why: utteranceFilter({
           minUtterance: bounds.min,
           maxUtterance: bounds.max,
           sampleRate: options.sampleRate,
           ctc: options.useCtc,
+          spareFrames: spareFramesOf(options),
           encode: (text) => tokenizer.encode(text),
           unkId: tokenizer.unkId,
         }),

@@ -38,7 +38,13 @@ export const trainOptions = {
   saveEveryN: integer({ default: 4000, min: 1, group: world, unit: "updates", help: "save checkpoint-B so often" }),
   keepLastK: integer({ default: 30, min: 1, group: world, help: "checkpoint-B files to keep" }),
   averagePeriod: integer({ default: 200, min: 1, group: world, unit: "updates", help: "how often the running average takes the model in" }),
-  validInterval: integer({ default: 3000, min: 1, group: world, unit: "batches", help: "validate so often within an epoch, besides at its end" }),
+  validInterval: integer({
+    default: 3000,
+    min: 1,
+    group: world,
+    unit: "batches",
+    help: "validate after the first batch of training, after so many again, and at the end of every epoch",
+  }),
   werInterval: integer({ default: 5, min: 0, group: world, unit: "epochs", help: "print the validation word error rate so often; 0 is never" }),
   logInterval: integer({ default: 50, min: 1, group: world, unit: "batches", help: "log the loss so often" }),
   resetInterval: integer({ default: 200, min: 1, group: world, unit: "batches", help: "memory of the average loss that is shown" }),
@@ -52,7 +58,7 @@ export const trainOptions = {
   recipe: choice(["seed", "2026"], {
     default: "seed",
     group: schedule,
-    help: "whose details to follow: an earlier train.py, or that of June 2026 (Eden's warm-up starts at 0.1, CR loss warms up)",
+    help: "whose details to follow: an earlier train.py, or that of June 2026 (Eden's warm-up starts at 0.1, CR loss warms up, two frames more than tokens are needed)",
   }),
 
   pruneRange: integer({ default: 5, min: 2, group: loss, help: "symbols per frame that the pruned loss looks at" }),

@@ -21,7 +21,7 @@ import {
 import { ConfigError, type SeracError, TrainError } from "../util/errors.ts";
 import { specAugmentOf } from "./augment.ts";
 import { openTrainData, openValidData } from "./openData.ts";
-import { describeData, type OpenContext, type OpenedData } from "./openedData.ts";
+import { describeData, type OpenContext, type OpenedData, spareFramesOf } from "./openedData.ts";
 import type { TrainOptions } from "./options.ts";
 
 /** The event loop turns once a step while training, and a batch takes a few turns from its manifest's lines to its features. */
@@ -55,7 +55,7 @@ class DataLoader {
           pool,
           prefetch: Math.max(batchesAhead, 2 * options.numWorkers),
           onBad: options.onBad === "throw" ? "throw" : "skip",
-          check: enoughFrames(tokensOf, options.useCtc),
+          check: enoughFrames(tokensOf, options),
           onLeftOut(error, cut) {
             leftOut.addOnce(reasonOf(error), cut.origin);
             if (options.onBad === "warn") say(error.message);
@@ -95,12 +95,23 @@ class DataLoader {
   }
 }
 
+/** Stored features may have another number of bins than the model takes. @throws ConfigError CONFIG_BAD_VALUE */
+export function checkBins({ bins, cuts }: SpeechBatch, { featureDim }: Pick<TrainOptions, "featureDim">): void {
+  if (bins === featureDim) return;
+  throw new ConfigError("CONFIG_BAD_VALUE", {
+    at: cuts[0]?.origin,
+    message: `the stored features have ${bins} bins, and --feature-dim is ${featureDim}`,
+    fix: `give --feature-dim ${bins}, or compute them anew: --on-the-fly-feats 1`,
+  });
+}
+
 const tooFewFrames = "TRAIN_TOO_FEW_FRAMES";
 
 /** Refuses cuts that have fewer frames, as they are played, than their transcripts need: their CTC loss would be infinite. */
-function enoughFrames(tokensOf: (text: string) => ArrayLike<number>, useCtc: boolean): (cut: PlayedCut, frames: number) => void {
+function enoughFrames(tokensOf: (text: string) => ArrayLike<number>, options: TrainOptions): (cut: PlayedCut, frames: number) => void {
+  const spare = spareFramesOf(options);
   return (cut, frames) => {
-    if (frames >= minFeatureFrames && encoderFrames(frames) >= neededFrames(tokensOf(cut.text), useCtc)) return;
+    if (frames >= minFeatureFrames && encoderFrames(frames) >= neededFrames(tokensOf(cut.text), options.useCtc, spare)) return;
     throw new TrainError(tooFewFrames, {
       at: cut.origin,
       message: `more tokens than frames, as it is played: ${cut.duration.toFixed(2)} s`,

@@ -7,6 +7,7 @@ import { fromTypedArray, noGrad, scope } from "../torch/index.ts";
 import { batchLoss } from "./loss.ts";
 import { addLosses, type LossSums } from "./metrics.ts";
 import type { TrainOptions } from "./options.ts";
+import { checkBins } from "./trainData.ts";
 
 export interface Validation {
   sums: LossSums;
@@ -25,6 +26,7 @@ export async function validate(
   let sums: LossSums = { frames: 0 };
   let errors: ErrorCounts | undefined;
   for await (const batch of batches) {
+    checkBins(batch, options);
     const y = batch.cuts.map((cut) => Array.from(tokenizer.encode(cut.text)));
     noGrad(() =>
       scope(() => {

@@ -72,6 +72,8 @@ describe("utteranceFilter", () => {
     expect(neededFrames([5, 5, 6], true)).toBe(4);
     expect(neededFrames([5, 5, 6], false)).toBe(3);
     expect(neededFrames([], true)).toBe(1);
+    expect(neededFrames([5, 6, 7], false, 2)).toBe(5);
+    expect(neededFrames([5, 5, 5, 5], true, 2)).toBe(7); // the blanks are more than what shall be left
   });
 
   test("frames are those of the fbank and the encoder", () => {

@@ -62,7 +62,8 @@ test("what training and validation leave out is counted by reason, each utteranc
     "left out of validation: 1 with an empty transcript (somevalid.jsonl:1)",
     "left out of validation: 2 unusable audio: AUDIO_EMPTY (somevalid.jsonl:4)",
   ]);
-  for (const line of said.filter((one) => one.includes(", validation:"))) expect(line).toMatch(/loss=[\d.]+, .*over [1-9][\d.]* frames\. WER [\d.]+ %$/);
+  const validations = said.filter((line) => line.includes(", validation:"));
+  expect(validations.map((line) => /loss=[\d.]+, .*over [1-9][\d.]* frames\. (WER [\d.]+ %)?$/.exec(line)?.[1] !== undefined)).toEqual([false, true, true]);
 });
 
 test("going on with other features than the checkpoint's is refused", async () => {
