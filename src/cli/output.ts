@@ -35,10 +35,13 @@ export class Output {
     this.say(["Next:", ...commands.map((command) => `  ${command}`)].join("\n"));
   }
 
-  /** @returns progress with rate and time left, on stderr; lines that are said meanwhile stand above it */
-  progress(total: number | undefined, unit: string, label = ""): Progress {
+  /**
+   * @param from how much was done before
+   * @returns progress with rate and time left, on stderr; lines that are said meanwhile stand above it
+   */
+  progress(total: number | undefined, unit: string, label = "", from = 0): Progress {
     this.current?.clear();
-    this.current = new Progress({ total, unit, label, stream: this.streams.stderr });
+    this.current = new Progress({ total, from, unit, label, stream: this.streams.stderr });
     return this.current;
   }
 

@@ -8,7 +8,7 @@ export function terminalReporter(out: Output): TrainReporter {
   return {
     say: (line) => out.say(line),
     progress(done, total, note) {
-      if (done === 1 || !progress) progress = out.progress(total, "batches");
+      if (done === 1 || !progress) progress = out.progress(total, "batches", "", done - 1);
       progress.update(done, note);
       if (total !== undefined && done >= total) progress.finish();
     },

@@ -13,6 +13,8 @@ export interface ProgressStream {
 export interface ProgressOptions {
   /** How much there is to do; undefined where nobody knows. */
   total?: number | undefined;
+  /** How much was done before it began, which tells nothing of the speed. */
+  from?: number;
   /** What is counted: "utterances", "s of audio". */
   unit: string;
   /** Stands before the numbers. */
@@ -41,15 +43,16 @@ export function showNumber(value: number): string {
 
 /** Counts work done and writes it; never more often than ten times a second. */
 export class Progress {
-  private done = 0;
+  private done: number;
   private note = "";
   private readonly start: number;
   private painted: number;
   private width = 0;
   private readonly options: Required<Omit<ProgressOptions, "total">> & { total: number | undefined };
 
-  constructor({ total, unit, label = "", stream = process.stderr, interval = 5, clock = () => performance.now() / 1000 }: ProgressOptions) {
-    this.options = { total, unit, label, stream, interval, clock };
+  constructor({ total, from = 0, unit, label = "", stream = process.stderr, interval = 5, clock = () => performance.now() / 1000 }: ProgressOptions) {
+    this.options = { total, from, unit, label, stream, interval, clock };
+    this.done = from;
     this.start = clock();
     this.painted = this.start;
   }
@@ -101,9 +104,9 @@ export class Progress {
   }
 
   private line(now: number, finished: boolean): string {
-    const { total, unit, label } = this.options;
+    const { total, from, unit, label } = this.options;
     const seconds = now - this.start;
-    const rate = seconds > 0 ? this.done / seconds : 0;
+    const rate = seconds > 0 ? (this.done - from) / seconds : 0;
     const parts = [`${showNumber(this.done)}${total === undefined ? "" : `/${showNumber(total)}`} ${unit}`];
     if (rate > 0) parts.push(`${showNumber(rate)}/s`);
     if (finished) parts.push(`in ${showDuration(seconds)}`);

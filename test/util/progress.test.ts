@@ -37,6 +37,15 @@ test("an unknown total shows what is done", () => {
   expect(state.text).toBe("decode: 3 utterances, 0.500/s\n");
 });
 
+test("what was done before it began tells nothing of the speed", () => {
+  const state = { now: 0, text: "" };
+  const p = new Progress({ total: 250, from: 200, unit: "batches", stream: { write: (text: string) => (state.text += text) }, clock: () => state.now });
+  state.now = 10;
+  p.update(205);
+  p.finish();
+  expect(state.text).toBe("205/250 batches, 0.500/s, 1 min 30 s left\n205/250 batches, 0.500/s, in 10 s\n");
+});
+
 test("durations and numbers read well", () => {
   expect([0.4, 59.4, 61, 3600, 7500].map(showDuration)).toEqual(["0 s", "59 s", "1 min 01 s", "1 h 00 min", "2 h 05 min"]);
   expect([1, 0.5, 1.234, 12.34, 123.4].map(showNumber)).toEqual(["1", "0.500", "1.23", "12.3", "123"]);
