@@ -43,9 +43,9 @@ export const decode = command({
     maxDuration: number({ default: 200, min: 0.1, unit: "seconds", help: "padded audio in a batch" }),
     resDir: path({ help: "folder of the results; EXP-DIR/METHOD where not given" }),
   },
-  async run(options, out) {
+  async run(options, out, given) {
     const names = setNames(options.manifest);
-    const { recognizer, suffix } = loadRecognizer(options);
+    const { recognizer, suffix } = loadRecognizer(options, given);
     const { method } = recognizer;
     const streams = options.streaming ? streamingRecognizer(recognizer, options) : undefined;
     const resDir = options.resDir ?? join(options.checkpoint ? "." : options.expDir, ...(streams ? ["streaming"] : []), method);

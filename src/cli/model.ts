@@ -21,7 +21,7 @@ export const checkpointOptions = {
 
 export const recognizerOptions = {
   ...checkpointOptions,
-  useAveragedModel: boolean({ default: true, group, help: "with --avg above 1, average over all updates of these epochs, not over the epochs' ends" }),
+  useAveragedModel: boolean({ default: true, group, help: "where --avg is given, average over all updates of these epochs, not over the epochs' ends" }),
   checkpoint: path({ group, help: "one checkpoint file instead of --exp-dir, --epoch and --avg" }),
   decodingMethod: choice(["greedy_search", "ctc-greedy-search"], { group, help: "search; the transducer's where there is one" }),
   threads: integer({ default: 0, min: 0, group, help: "threads of operators; 0 leaves libtorch's choice" }),
@@ -50,8 +50,12 @@ export function chooseAverage(
   return { average: { epoch: last, avg, useAveragedModel }, name: `epoch-${last}` };
 }
 
-/** Loads the model that the options name; `suffix` tells it in names of result files, as icefall's scripts do. @throws CheckpointError, ConfigError */
-export function loadRecognizer(options: Options<typeof recognizerOptions>): { recognizer: Recognizer; suffix: string } {
+/**
+ * Loads the model that the options name; `suffix` tells it in names of result files, as icefall's scripts do.
+ * @param given names of the options that were given: --avg 1 is the average over the last epoch, as in icefall; without it the epoch's end is taken
+ * @throws CheckpointError, ConfigError
+ */
+export function loadRecognizer(options: Options<typeof recognizerOptions>, given: ReadonlySet<string>): { recognizer: Recognizer; suffix: string } {
   const { chunkSize, leftContextFrames } = options;
   // as icefall's scripts, which take one value of each
   const chunks = chunkSize?.length === 1 && leftContextFrames?.length === 1 ? `_chunk-${chunkSize[0]}_left-context-${leftContextFrames[0]}` : "";
@@ -60,7 +64,7 @@ export function loadRecognizer(options: Options<typeof recognizerOptions>): { re
   const method = decodingMethod ? { method: decodingMethod } : {};
   const open = openOptions(options);
   if (checkpoint) return { recognizer: Recognizer.load(checkpoint, { ...method, ...open }), suffix: basename(checkpoint, extname(checkpoint)) + chunks };
-  const averaged = options.useAveragedModel && avg > 1;
+  const averaged = options.useAveragedModel && given.has("avg");
   const { average, name } = chooseAverage(options, averaged);
   const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(options.expDir, average, open), method);
   return { recognizer, suffix: `${name}_avg-${avg}${chunks}${averaged ? "_use-averaged-model" : ""}` };

@@ -23,7 +23,7 @@ export function printResult(out: Output, result: TrainResult, { expDir, test = "
   if (result.interrupted) return 130;
   if (!result.diagnostics && result.checkpoint.includes("epoch-"))
     out.next(
-      `serac decode --exp-dir ${expDir} --epoch ${result.epochs} --avg ${Math.max(1, Math.min(5, result.epochs - 1))} --manifest ${test}`,
+      `serac decode --exp-dir ${expDir} --epoch ${result.epochs}${result.epochs > 1 ? ` --avg ${Math.min(5, result.epochs - 1)}` : ""} --manifest ${test}`,
       `serac transcribe --checkpoint ${result.checkpoint} a.wav`,
     );
   return 0;

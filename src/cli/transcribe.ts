@@ -65,8 +65,8 @@ export const transcribe = command({
     ...recognizerOptions,
     ...streamingOptions,
   },
-  async run({ files, ...options }, out) {
-    const { recognizer } = loadRecognizer(options);
+  async run({ files, ...options }, out, given) {
+    const { recognizer } = loadRecognizer(options, given);
     const streams = options.streaming ? streamingRecognizer(recognizer, options) : undefined;
     const transcribe = async (file: string): Promise<Transcript> => {
       if (!streams) return recognizer.transcribe(file);

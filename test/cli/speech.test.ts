@@ -93,6 +93,14 @@ describe("average", () => {
     expect((await serac(["decode", "--checkpoint", "exp/epoch-24-avg-8.pt", "--manifest", "test.jsonl"])).stdout).toBe(epochs.stdout);
     expect(readdirSync(join(folder, "greedy_search"))).toContain("recogs-test-epoch-24-avg-8.txt");
 
+    // --avg 1 is the average over the last epoch, as in icefall; without it the epoch's end is taken
+    const one = await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "1", "--manifest", "test.jsonl", "--json"]);
+    expect(JSON.parse(one.stdout)).toMatchObject({ recogs: join("exp", "greedy_search", "recogs-test-epoch-24_avg-1_use-averaged-model.txt") });
+    for (const rest of [[], ["--avg", "1", "--use-averaged-model", "0"]]) {
+      const end = await serac(["decode", "--exp-dir", "exp", "--epoch", "24", ...rest, "--manifest", "test.jsonl", "--json"]);
+      expect(JSON.parse(end.stdout), rest.join(" ")).toMatchObject({ recogs: join("exp", "greedy_search", "recogs-test-epoch-24_avg-1.txt") });
+    }
+
     const saved = readdirSync(join(folder, "exp")).flatMap((name) => /^checkpoint-(\d+)\.pt$/.exec(name)?.[1] ?? []);
     expect(saved.length).toBeGreaterThan(1);
     const last = String(Math.max(...saved.map(Number)));
