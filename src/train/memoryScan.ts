@@ -11,7 +11,7 @@ import { SeracError, TrainError } from "../util/errors.ts";
 import { describeBatch } from "./badBatches.ts";
 import { showBytes } from "./batchSizes/memory.ts";
 import type { TrainOptions } from "./options.ts";
-import type { TrainData } from "./trainData.ts";
+import { checkBins, type TrainData } from "./trainData.ts";
 import type { Updater } from "./updater.ts";
 
 /** What a batch has most of, in words. */
@@ -87,6 +87,7 @@ export async function scanForOomBatches(
   async function tryOne(sampled: SampledBatch<SourceCut>, why: readonly string[]): Promise<void> {
     const batch = await data.train.batchOf(sampled, epoch);
     if (!batch) return;
+    checkBins(batch, options);
     try {
       await updater.tryOut(batch);
     } catch (error) {
