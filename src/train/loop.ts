@@ -387,7 +387,8 @@ class Trainer {
     const before = valid.leftOut.total;
     const validation = await validate(this.parts.model, batches, this.tokens.model, this.options, { b: this.b, wer });
     if (valid.leftOut.total > before) for (const line of valid.leftOut.lines()) log.say(`left out of validation: ${line}`);
-    const { sums, errors } = validation;
+    const { sums, notFinite, errors } = validation;
+    if (notFinite > 0) log.say(`left out of validation: ${notFinite} batches whose loss is not finite`, "WARNING");
     if (sums.frames === 0) {
       await this.leave(); // the audio was there when training began: what was learnt is kept
       throw valid.noneUsable();

@@ -10,7 +10,10 @@ import type { TrainOptions } from "./options.ts";
 import { checkBins } from "./trainData.ts";
 
 export interface Validation {
+  /** Of the batches whose loss is finite; of the last one where no batch's is. */
   sums: LossSums;
+  /** Batches whose loss is not finite. */
+  notFinite: number;
   /** Present where `wer` was asked for. */
   errors: ErrorCounts | undefined;
 }
@@ -24,13 +27,20 @@ export async function validate(
   { b, wer }: { b: number; wer: boolean },
 ): Promise<Validation> {
   let sums: LossSums = { frames: 0 };
+  let bad: LossSums | undefined;
+  let notFinite = 0;
   let errors: ErrorCounts | undefined;
   for await (const batch of batches) {
     checkBins(batch, options);
     const y = batch.cuts.map((cut) => Array.from(tokenizer.encode(cut.text)));
     noGrad(() =>
       scope(() => {
-        sums = addLosses(sums, batchLoss(model, batch, y, options, b).sums);
+        const { sums: found } = batchLoss(model, batch, y, options, b);
+        if (Number.isFinite(found.loss)) sums = addLosses(sums, found);
+        else {
+          bad = found;
+          notFinite++;
+        }
       }),
     );
     if (!wer) continue;
@@ -41,5 +51,5 @@ export async function validate(
       errors = errors ? addCounts(errors, found) : found;
     });
   }
-  return { sums, errors };
+  return { sums: sums.frames === 0 && bad ? bad : sums, notFinite, errors };
 }

@@ -190,6 +190,8 @@ describe("losses that are not finite", () => {
     await expect(run).rejects.toMatchObject({ code: "TRAIN_LOSS_NOT_FINITE", message: expect.stringMatching(/3 batches in a row.*lower --base-lr/) });
     expect(said.filter((line) => /^left out update \d+: the loss is NaN .*train\.jsonl:\d+/.test(line))).toHaveLength(2);
     expect(said.some((line) => /^The sum of [\w.<>-]+\.output(\[\d\])? is not finite$/.test(line))).toBe(true);
+    expect(said).toContainEqual(expect.stringMatching(/^left out of validation: \d+ batches whose loss is not finite$/));
+    expect(said).toContainEqual(expect.stringMatching(/^Epoch 1, validation: loss=nan, /));
     const listed = readFileSync(join(exp("nan"), "bad-batches.jsonl"), "utf8")
       .trim()
       .split("\n");
