@@ -113,6 +113,11 @@ export class ScaledAdam {
     return (this.groups[0] as ScaledAdamGroup).stepCount;
   }
 
+  /** False where gradients of the last step were infinite or not a number: the step of their group was made without them. */
+  get gradientsWereFinite(): boolean {
+    return this.groups.every(({ wereFinite }) => wereFinite);
+  }
+
   /** Forgets the gradients. */
   zeroGrad(): void {
     for (const parameter of this.parameters) parameter.grad = null;

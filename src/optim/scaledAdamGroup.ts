@@ -25,6 +25,8 @@ export class ScaledAdamGroup {
   private readonly sizes: ParameterSizes;
   private readonly canFuse: boolean;
   private readonly clipping: GradientClipping | undefined;
+  /** False where the gradients of the last step were infinite or not a number, and it was made without them. */
+  wereFinite = true;
   private readonly log: ((line: string) => void) | undefined;
   private steps = 0;
 
@@ -57,6 +59,7 @@ export class ScaledAdamGroup {
         const factor = this.clippingFactor(sums);
         if (this.steps === 0) this.startState(sums);
         const zero = factor === 0;
+        this.wereFinite = !zero;
         this.update(zero ? gradients.map((list) => list.map((g) => zerosLike(g))) : gradients, zero ? (stacked?.map((g) => zerosLike(g)) ?? null) : stacked, sums, factor);
         this.steps++;
       }),

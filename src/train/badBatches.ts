@@ -1,4 +1,4 @@
-/** Batches whose loss is not finite: left out, named and counted, until there are too many. */
+/** Batches whose loss or gradients are not finite: left out, named and counted, until there are too many. */
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import type { SpeechBatch } from "../data/index.ts";
@@ -30,21 +30,30 @@ export class BadBatches {
     this.inRow = 0;
   }
 
-  /** A batch that is left out. @throws TrainError TRAIN_LOSS_NOT_FINITE when there are too many */
+  /** A batch that is left out for its loss. @throws TrainError TRAIN_LOSS_NOT_FINITE when there are too many */
   bad(batch: SpeechBatch, sums: LossSums, update: number): void {
-    this.total++;
-    this.inRow++;
-    const lines = describeBatch(batch, { update });
+    this.leaveOut([batch], `the loss is ${sums.loss} (${showLosses(sums).trim()})`, update);
+  }
+
+  /** Batches that are left out for their gradients, with a loss that is finite. @throws TrainError TRAIN_LOSS_NOT_FINITE when there are too many */
+  badGradients(batches: readonly SpeechBatch[], update: number): void {
+    this.leaveOut(batches, "the gradients are infinite or not a number", update);
+  }
+
+  private leaveOut(batches: readonly SpeechBatch[], what: string, update: number): void {
+    this.total += batches.length;
+    this.inRow += batches.length;
     try {
-      appendFileSync(this.path, lines);
+      appendFileSync(this.path, batches.map((batch) => describeBatch(batch, { update })).join(""));
     } catch {
       // A full disk must not hide what is said below.
     }
-    const first = batch.cuts
+    const cuts = batches.flatMap((batch) => batch.cuts);
+    const first = cuts
       .slice(0, 3)
       .map((cut) => cut.origin)
       .join(", ");
-    const message = `the loss is ${sums.loss} (${showLosses(sums).trim()}) in a batch of ${batch.cuts.length} with ${first}; all of it is listed in ${this.path}`;
+    const message = `${what} in ${batches.length === 1 ? "a batch" : `${batches.length} batches`} of ${cuts.length} with ${first}; all of it is listed in ${this.path}`;
     if (this.inRow >= this.limit)
       throw new TrainError("TRAIN_LOSS_NOT_FINITE", {
         at: `update ${update}`,

@@ -40,7 +40,11 @@ export const dataOptions = {
   sampleRate: integer({ default: 16000, min: 1000, group: data, unit: "Hz", help: "rate of the features; other audio is resampled" }),
   minUtterance: number({ default: 1, min: 0, group: data, unit: "seconds", help: "leave out shorter utterances" }),
   maxUtterance: number({ default: 20, min: 0, group: data, unit: "seconds", help: "leave out longer utterances" }),
-  onBad: choice(["throw", "skip", "warn"], { default: "skip", group: data, help: "lines and audio that cannot be used: end, leave out and count, or say each as well" }),
+  onBad: choice(["throw", "skip", "warn"], {
+    default: "skip",
+    group: data,
+    help: "lines and audio that cannot be read or are damaged: end, leave out and count, or say each as well. What filters leave out (too short, too long, too many tokens) is never bad: it is counted",
+  }),
   numWorkers: integer({ default: 2, min: 0, max: 64, group: data, help: "threads that prepare batches ahead; 0 is none. What is in a batch does not depend on it" }),
 
   maxDuration: number({ default: 200, min: 0.1, group: batches, unit: "seconds", help: "padded audio in a batch" }),

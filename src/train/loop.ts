@@ -252,7 +252,7 @@ class Trainer {
     await this.batches?.close();
     await this.saver.settled();
     for (const line of this.data.train.leftOut.lines()) this.log.say(`left out while training: ${line}`);
-    if (this.bad.total > 0) this.log.say(`left out while training: ${this.bad.total} batches whose loss was not finite, listed in ${this.bad.path}`);
+    if (this.bad.total > 0) this.log.say(`left out while training: ${this.bad.total} batches whose loss or gradients were not finite, listed in ${this.bad.path}`);
     this.log.note("Done!");
     return { ...this.result(path), interrupted };
   }
@@ -292,7 +292,7 @@ class Trainer {
     for (;;) {
       const stop = signal?.aborted || (options.maxSteps > 0 && updater.b >= options.maxSteps);
       if (!batches.atEnd && stop && updater.isWhole) return false;
-      const batch = await batches.next();
+      const batch = await this.nextOf(batches);
       if (!batch) break;
       checkBins(batch, options);
       const sums = await this.update(batch);
@@ -323,6 +323,17 @@ class Trainer {
     updater.apply();
     if (trained === 0) throw this.data.train.noneUsable();
     return true;
+  }
+
+  /** The next batch. Where the data cannot be read any more, what was learnt is kept. */
+  private async nextOf(batches: TrainEpoch): Promise<SpeechBatch | undefined> {
+    try {
+      return await batches.next();
+    } catch (error) {
+      this.updater?.apply();
+      await this.leave().catch((other: unknown) => this.log.say(`what was learnt could not be saved: ${other instanceof Error ? other.message : String(other)}`, "WARNING"));
+      throw error;
+    }
   }
 
   /** One batch. What fails is kept to be looked at: the model, and which utterances were in the batch. */

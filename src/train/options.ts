@@ -32,7 +32,12 @@ export const trainOptions = {
     group: world,
     help: "before training, try the batches of an epoch that are likeliest to exhaust memory; nothing is learnt from them",
   }),
-  maxBadBatches: integer({ default: 10, min: 1, group: world, help: "end when the loss of so many batches in a row is not finite; fewer are left out, named and counted" }),
+  maxBadBatches: integer({
+    default: 10,
+    min: 1,
+    group: world,
+    help: "end when loss or gradients of so many batches in a row are not finite; fewer are left out, named and counted",
+  }),
   worldSize: integer({ default: 1, min: 1, group: world, help: "processes that train together; only 1 is there" }),
   masterPort: integer({ default: 12354, min: 1, max: 65535, group: world, help: "port by which processes find each other" }),
   saveEveryN: integer({ default: 4000, min: 1, group: world, unit: "updates", help: "save checkpoint-B so often" }),

@@ -31,7 +31,7 @@ export class Updater {
   /** Batches trained on since the start of training, those that were left out included. */
   b: number;
   /** Batches whose gradients wait for the optimiser's next step. */
-  private waiting = 0;
+  private waiting: SpeechBatch[] = [];
 
   constructor(context: UpdaterContext, b: number) {
     this.context = context;
@@ -41,7 +41,7 @@ export class Updater {
 
   /** True where no gradient waits: only here a checkpoint holds all that was learnt. */
   get isWhole(): boolean {
-    return this.waiting === 0;
+    return this.waiting.length === 0;
   }
 
   private setBatchCount(): void {
@@ -65,8 +65,9 @@ export class Updater {
       bad.bad(batch, sums, b);
       return undefined;
     }
-    bad.good();
-    if (++this.waiting >= options.accumGrad) this.apply();
+    this.waiting.push(batch);
+    if (this.waiting.length >= options.accumGrad) this.apply();
+    else bad.good();
     return sums;
   }
 
@@ -116,21 +117,29 @@ export class Updater {
     }
   }
 
-  /** Steps the optimiser by the gradients that wait, where there are some. */
+  /**
+   * Steps the optimiser by the gradients that wait, where there are some. Without those that are not finite: in mixed precision they are the scale's affair,
+   * else their batches are named and counted.
+   * @throws TrainError TRAIN_LOSS_NOT_FINITE when there are too many such batches, TRAIN_GRADIENTS_NOT_FINITE
+   */
   apply(): void {
-    if (this.waiting === 0) return;
-    const { optimizer, scaler } = this.context.parts;
+    const batches = this.waiting;
+    if (batches.length === 0) return;
+    const { parts, bad } = this.context;
+    const { optimizer, scaler } = parts;
+    this.waiting = [];
     scope(() => {
       scaler.step(optimizer);
       scaler.update();
       optimizer.zeroGrad();
     });
-    this.waiting = 0;
+    if (scaler.enabled || optimizer.gradientsWereFinite) bad.good();
+    else bad.badGradients(batches, this.b);
   }
 
   /** Gradients that are not finite would spoil those of good batches: all that wait go. */
   private forget(): void {
     this.context.parts.optimizer.zeroGrad();
-    this.waiting = 0;
+    this.waiting = [];
   }
 }

@@ -22,7 +22,7 @@ export const errorCodes = {
   PT_BAD:
     "A file that torch.save did not write, or that is damaged: a broken zip archive or pickle, a tensor that does not fit its elements, a wrong checksum. The message says what was found where.",
   PT_TOO_LARGE:
-    "A file of torch.save claims far more than its size can hold: millions of values, values that contain themselves or repeat one another, tensors that repeat a few elements. It was made to exhaust memory, or by mistake.",
+    "A file of torch.save claims far more than its size can hold: millions of values, values that contain themselves or repeat one another, tensors that repeat a few elements. It was made to exhaust memory, or by mistake. Or one of its tensors is larger than an array of this Node.js can be: 4 GiB before Node.js 22.",
   PT_TRUNCATED: "A file of torch.save ends early. It was not copied or written to its end: a run that is killed while it saves leaves such files.",
   PT_UNSUPPORTED: "A file of torch.save, or a value in it, of a kind that serac does not read: TorchScript programs, packed or encrypted archives, the tar form of torch 0.1.9.",
   PT_UNWRITABLE_VALUE: "A value that is to be written to a .pt file is none that serac writes: a placeholder of an unknown type, or a value that contains itself.",
@@ -77,7 +77,8 @@ export const errorCodes = {
     "A manifest line for Canary models lacks a key that its prompt needs, or has a value that none of its spellings is. The message gives key, value and what is accepted.",
   CORPUS_BAD: "A corpus is not as it was downloaded: a part is missing, without transcripts, or its audio does not fit. The message names the folder or the file.",
   CUT_BAD: "A line of a manifest of lhotse cuts that cannot be used: a field is missing or of the wrong kind, or a kind of cut that comes into being while training only.",
-  FEATURES_BAD: "Stored features that are not what their manifest says: another number of frames or bins, or a storage key that does not fit. Compute them again.",
+  FEATURES_BAD:
+    "Stored features that are not what their manifest says: another number of frames or bins, or a storage key that does not fit; or values that are NaN or infinite. Compute them again.",
   FEATURES_STORAGE: "Features are stored in a way that is not read, for instance HDF5. Read are lilcom_chunky, lilcom_files, numpy_files and the tars of Shar.",
   LOADER_THREAD_DIED:
     "A thread that prepares batches is gone: it ran out of memory or was ended. The message names the utterance that it worked on; the batches after it cannot be given.",
@@ -140,7 +141,7 @@ export const errorCodes = {
     "A batch needs more memory than there is, found before training by trying the batches likeliest to, or while training. The message says how many utterances of which lengths it has; all are listed in bad-batch.jsonl in the experiment's folder.",
   TRAIN_REPLICA_FAILED: "One of the threads of --replicas failed or ended. The message is its error.",
   TRAIN_LOSS_NOT_FINITE:
-    "The loss of a batch is infinite or not a number. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",
+    "The loss of a batch, or its gradients, are infinite or not a number, in too many batches in a row. The message names utterances of the batch; their ids are written to bad-batch.jsonl in the experiment's folder.",
   TRAIN_TOO_FEW_FRAMES: "An utterance has fewer frames, as it is played, than its transcript has tokens, so that its loss would be infinite. It is left out and counted.",
   TRAIN_NO_DATA: "No utterance is left to train on, after those that cannot be used were left out. The message counts them by reason.",
 } as const satisfies Record<string, string>;

@@ -40,7 +40,7 @@ export interface LoaderOptions {
   prefetch?: number;
   /** "throw" by default. */
   onBad?: BadUtterancePolicy;
-  /** Looks at a cut as it will be played; what it throws is an utterance that cannot be used. `frames` are those of its features. */
+  /** A filter of cuts as they will be played; one for which it throws is left out and counted, whatever `onBad` says. `frames` are those of its features. */
   check?: (cut: PlayedCut, frames: number) => void;
   /** Told of each utterance that is left out. */
   onLeftOut?: (error: SeracError, cut: SourceCut) => void;
@@ -148,16 +148,16 @@ export class Loader {
   }
 
   /** The cuts of a batch as they will sound, longest first; `onError` gets those that cannot be used. */
-  plan(cuts: readonly SourceCut[], { epoch, step }: { epoch: number; step: number }, onError: (error: SeracError, cut: SourceCut) => void): PlayedCut[] {
+  plan(cuts: readonly SourceCut[], { epoch, step }: { epoch: number; step: number }, onError: (error: SeracError, cut: SourceCut, filtered: boolean) => void): PlayedCut[] {
     // A source without end comes by again within an epoch, and shall sound otherwise then.
     const pass = this.passOf(step);
-    const passes = (cut: PlayedCut, look: (cut: PlayedCut) => void): boolean => {
+    const passes = (cut: PlayedCut, look: (cut: PlayedCut) => void, filtered = false): boolean => {
       try {
         look(cut);
         return true;
       } catch (error) {
         if (!(error instanceof SeracError)) throw error;
-        onError(error, cut);
+        onError(error, cut, filtered);
         return false;
       }
     };
@@ -166,7 +166,7 @@ export class Loader {
       planned = transform.apply(planned, { sampleRate: this.sampleRate, random: (cut) => streamOf(this.seed, epoch, pass, i, cut.id) });
     });
     const { check } = this;
-    if (check) planned = planned.filter((cut) => passes(cut, () => check(cut, numFrames(cut.duration, frameShift, this.sampleRate))));
+    if (check) planned = planned.filter((cut) => passes(cut, () => check(cut, numFrames(cut.duration, frameShift, this.sampleRate)), true));
     return byDuration(planned);
   }
 
@@ -184,7 +184,7 @@ export class Loader {
     const { step } = batch;
     const place = { epoch, step };
     const errors: PreparedBatch["errors"] = [];
-    const cuts = this.plan(await batch.load(), place, (error, cut) => errors.push({ error, cut }));
+    const cuts = this.plan(await batch.load(), place, (error, cut, filtered) => errors.push({ error, cut, filtered }));
     const result = cuts.length === 0 ? undefined : await this.pool.render(this.job(cuts, place), (row) => nameOf(cuts[row] as PlayedCut));
     return { step, errors, cuts, result };
   }
@@ -219,7 +219,7 @@ export class Loader {
 export interface PreparedBatch {
   step: number;
   /** What could not be used before rendering. */
-  errors: { error: SeracError; cut: SourceCut }[];
+  errors: { error: SeracError; cut: SourceCut; filtered: boolean }[];
   cuts: PlayedCut[];
   result: JobResult | undefined;
 }
@@ -279,7 +279,7 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
         break;
       }
       const { step, errors, cuts, result } = prepared;
-      for (const { error, cut } of errors) this.bad(error, cut);
+      for (const { error, cut, filtered } of errors) this.bad(error, cut, filtered);
       result?.rows.forEach((row, i) => {
         const cut = cuts[i] as PlayedCut;
         if (typeof row !== "number") this.bad(receiveError(row, nameOf(cut)), cut);
@@ -290,9 +290,9 @@ export class LoadedEpoch implements AsyncIterable<SpeechBatch> {
     return undefined;
   }
 
-  private bad(error: Error, cut: SourceCut): void {
+  private bad(error: Error, cut: SourceCut, filtered = false): void {
     const { onBad, onWarning } = this.loader;
-    if (onBad === "throw" || !(error instanceof SeracError)) throw error;
+    if ((onBad === "throw" && !filtered) || !(error instanceof SeracError)) throw error;
     this.leftOut.add(`for ${error.code}`, nameOf(cut));
     this.loader.onLeftOut?.(error, cut);
     if (onBad === "warn") onWarning(error.message);

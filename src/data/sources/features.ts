@@ -6,6 +6,7 @@
 import { closeSync, fsyncSync, openSync, renameSync } from "node:fs";
 import { open, readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { isFinite32 } from "../../audio/decode.ts";
 import type { Features } from "../../audio/index.ts";
 import { fileError, makeFolder, removeQuietly, temporaryPath, writeFully } from "../../formats/atomic.ts";
 import { compressLilcom, decompressLilcom, type FloatArray } from "../../formats/lilcom.ts";
@@ -204,6 +205,8 @@ export async function readFeatures(stored: StoredFeatures): Promise<Features> {
   const found = await readRows(stored, from, from + expected);
   if (found.bins !== manifest.numFeatures)
     throw new ManifestError("FEATURES_BAD", { at: origin, message: `${found.bins} bins are stored, the manifest says ${manifest.numFeatures}`, fix: "compute the features again" });
+  if (!isFinite32(found.data))
+    throw new ManifestError("FEATURES_BAD", { at: origin, message: "some of the stored values are NaN or infinite", fix: "look at its audio and compute the features again" });
   if (found.frames === expected) return found;
   if (found.frames !== expected - 1 || found.frames === 0)
     throw new ManifestError("FEATURES_BAD", {

@@ -1,4 +1,5 @@
 /** A tensor of a torch.save file: a view of a storage, whose elements are read when they are asked for. */
+import { constants } from "node:buffer";
 import { FormatError } from "../../util/errors.ts";
 import { elementBytes } from "./dtypes.ts";
 import { PtStorage } from "./values.ts";
@@ -75,7 +76,7 @@ export class PtTensor implements PtLayout {
 
   /**
    * Its elements row by row, little endian.
-   * @throws FormatError PT_BAD, PT_TRUNCATED, PT_TOO_LARGE for one that repeats a small storage into a huge tensor
+   * @throws FormatError PT_BAD, PT_TRUNCATED, PT_TOO_LARGE for one that repeats a small storage into a huge tensor, or that no array can hold
    */
   bytes(): Uint8Array<ArrayBuffer> {
     const width = elementBytes(this.dtype) as number;
@@ -84,6 +85,12 @@ export class PtTensor implements PtLayout {
       throw new FormatError("PT_TOO_LARGE", {
         at: this.storage.at,
         message: `a tensor of ${this.dtype} [${this.shape.join(", ")}] repeats a storage of ${storageBytes} bytes to ${this.byteLength}`,
+      });
+    if (this.byteLength > constants.MAX_LENGTH)
+      throw new FormatError("PT_TOO_LARGE", {
+        at: this.storage.at,
+        message: `a tensor of ${this.dtype} [${this.shape.join(", ")}] has ${this.byteLength} bytes, and an array of this Node.js at most ${constants.MAX_LENGTH}`,
+        fix: "take Node.js 22 or later",
       });
     const result = new Uint8Array(this.byteLength);
     if (result.length === 0) return result;

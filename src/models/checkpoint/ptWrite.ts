@@ -3,7 +3,7 @@
  * which icefall's own scripts load. What they have no place for stands under one more key, "serac".
  * Source: icefall/checkpoint.py.
  */
-import { memoryTensor, type PtDict, type PtTensor, type PtValue, PyPath, PyTuple, ptDict, stateDict, TorchDtype, writePt } from "../../formats/index.ts";
+import { memoryTensor, type PtDict, PtStorage, PtTensor, type PtValue, PyPath, PyTuple, ptDict, rowMajorStrides, stateDict, TorchDtype, writePt } from "../../formats/index.ts";
 import { snakeCase } from "./names.ts";
 import type { RawCheckpoint, RawTensor } from "./raw.ts";
 
@@ -75,11 +75,19 @@ const toPt = ({ dtype, shape, bytes }: RawTensor): PtTensor => memoryTensor(dtyp
 
 const pyTensors = (tensors: ReadonlyMap<string, RawTensor>): PtValue => stateDict(Array.from(tensors, ([key, tensor]) => [key, toPt(tensor)] as const));
 
-/** icefall keeps the average in single precision. */
-function toSingle({ dtype, shape, bytes }: RawTensor): RawTensor {
-  if (dtype !== "float64") return { dtype, shape, bytes };
-  const single = Float32Array.from(new Float64Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 8));
-  return { dtype: "float32", shape, bytes: new Uint8Array(single.buffer) };
+/** icefall keeps the average in single precision: it is converted piece by piece, as it is written. */
+function toSingle({ dtype, shape, bytes }: RawTensor): PtTensor {
+  if (dtype !== "float64") return memoryTensor(dtype, shape, bytes);
+  const doubles = new Float64Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 8);
+  const storage = new PtStorage({
+    dtype: "float32",
+    size: doubles.length,
+    at: "a tensor in memory",
+    read(begin, into) {
+      new Float32Array(into.buffer, into.byteOffset, into.byteLength / 4).set(doubles.subarray(begin / 4, (begin + into.byteLength) / 4));
+    },
+  });
+  return new PtTensor(storage, { dtype: "float32", shape: [...shape], strides: rowMajorStrides(shape), offset: 0 });
 }
 
 /** @throws FormatError FILE_UNWRITABLE */
@@ -96,7 +104,7 @@ export function writePtCheckpoint(path: string, checkpoint: RawCheckpoint): void
     own.set("state", JSON.stringify(rest));
   }
   if (modelAvg) {
-    value.set("model_avg", pyTensors(new Map(Array.from(modelAvg, ([key, tensor]) => [key, toSingle(tensor)]))));
+    value.set("model_avg", stateDict(Array.from(modelAvg, ([key, tensor]) => [key, toSingle(tensor)] as const)));
     own.set("model_avg", pyTensors(modelAvg));
   }
   if (generator) own.set("generator", bytes(generator));

@@ -1,0 +1,110 @@
+/** How `serac train` stops: by Ctrl-C, by a second one, by another process in its folder, by a disk that takes no more. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type TrainOptionsInput, train } from "../../src/train/index.ts";
+import { flagOf } from "../../src/util/options.ts";
+import { packageRoot } from "../../src/util/paths.ts";
+import { noiseFolder } from "../train/corpora.ts";
+import { differences } from "../train/kills.ts";
+import { toneCorpus } from "../train/tones.ts";
+
+let folder: string;
+let options: TrainOptionsInput;
+/** Validates for seconds after the first batch, so that a run can be met there. */
+let long: TrainOptionsInput;
+const exp = (name: string): string => join(folder, name);
+const saved = (name: string): string[] => readdirSync(exp(name)).filter((file) => file.includes(".pt"));
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "serac-stops-"));
+  const { validManifest: _, ...tones } = await toneCorpus(folder);
+  options = { ...tones, speedPerturb: true, noisePath: noiseFolder(folder), enableSpecAug: true, specAugTimeWarpFactor: 4, numEpochs: 1, logInterval: 1 };
+  writeFileSync(exp("long.jsonl"), readFileSync(exp("train.jsonl"), "utf8").repeat(40));
+  long = { ...options, validManifest: [exp("long.jsonl")], validInterval: 1 };
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Ended {
+  code: number | null;
+  signal: string | null;
+  stderr: string;
+}
+
+/** Starts `serac train`; `seen` is called with all of stderr as it grows. @param shell what to do before, in bash */
+function start(given: TrainOptionsInput, seen: (stderr: string, child: ChildProcess) => void, shell = ""): Promise<Ended> {
+  const flags = Object.entries(given).map(([name, value]) => `${flagOf(name)}=${Array.isArray(value) ? value.join(",") : value}`);
+  const command = [process.execPath, join(packageRoot, "bin", "serac"), "train", ...flags];
+  return new Promise((resolve) => {
+    const child = spawn("bash", ["-c", `${shell} exec "$@"`, "bash", ...command], { stdio: ["ignore", "ignore", "pipe"] });
+    let stderr = "";
+    child.stderr.on("data", (data: Buffer) => seen((stderr += data.toString()), child));
+    child.on("close", (code, signal) => resolve({ code, signal, stderr }));
+  });
+}
+
+/** Calls once, as soon as a text is there. */
+const once = (text: string, act: (child: ChildProcess) => void): ((stderr: string, child: ChildProcess) => void) => {
+  let done = false;
+  return (stderr, child) => {
+    if (done || !stderr.includes(text)) return;
+    done = true;
+    act(child);
+  };
+};
+
+test("Ctrl-C finishes the batch, saves, says how to go on, and going on gives the run that was not stopped, bit for bit", async () => {
+  const { code, stderr } = await start(
+    { ...options, expDir: exp("once") },
+    once("Epoch 1, batch 3,", (child) => child.kill("SIGINT")),
+  );
+  expect(code).toBe(130);
+  const [, path, batch] = /saved (\S+); to go on: --start-batch (\d+)/.exec(stderr) ?? [];
+  expect(path).toBe(join(exp("once"), `checkpoint-${batch}.pt`));
+  await train({ ...options, expDir: exp("once"), startBatch: Number(batch) });
+  await train({ ...options, expDir: exp("whole") });
+  expect(differences(exp("once"), exp("whole")).filter((line) => !line.startsWith(`checkpoint-${batch}.pt`))).toEqual([]);
+});
+
+test("a second Ctrl-C ends it at once, without saving", async () => {
+  const first = once("Epoch 1, batch 0,", (child) => child.kill("SIGINT"));
+  const second = once("press Ctrl-C again", (child) => child.kill("SIGINT"));
+  const { code, stderr } = await start({ ...long, expDir: exp("twice") }, (text, child) => {
+    first(text, child);
+    second(text, child);
+  });
+  expect(code).toBe(130);
+  expect(stderr).not.toContain("saved ");
+  expect(saved("twice")).toEqual([]);
+});
+
+test("a second process in the same folder is refused by the number of the first, and takes the folder over once that was killed", async () => {
+  const again = { ...options, expDir: exp("busy"), maxSteps: 1 };
+  let refused: Promise<unknown> = Promise.resolve();
+  const { signal } = await start(
+    { ...long, expDir: exp("busy") },
+    once("Epoch 1, batch 0,", (child) => {
+      refused = expect(train(again)).rejects.toMatchObject({
+        code: "FOLDER_BUSY",
+        message: expect.stringMatching(new RegExp(`process ${child.pid} on \\S+ is training into this folder`)),
+      });
+      refused.catch(() => {}).finally(() => child.kill("SIGKILL"));
+    }),
+  );
+  await refused;
+  expect(signal).toBe("SIGKILL");
+  expect((await train(again)).updates).toBe(1);
+});
+
+test("a disk that takes no more ends no run before its end: what could not be saved is said, and nothing unfinished remains", async () => {
+  // No file may become larger than 200 KiB, and a checkpoint has megabytes.
+  const { code, stderr } = await start({ ...options, expDir: exp("full"), saveEveryN: 5, averagePeriod: 5 }, () => {}, "ulimit -f 200;");
+  expect(code).toBe(1);
+  expect(stderr.match(/a checkpoint could not be saved \(none was saved yet\); training goes on\. .*checkpoint-\d+\.pt: cannot write this file: EFBIG/g)?.length).toBeGreaterThan(
+    1,
+  );
+  expect(stderr).toMatch(/^serac: .*epoch-1\.pt: cannot write this file: EFBIG.*\[FILE_UNWRITABLE\]/m);
+  expect(saved("full")).toEqual([]);
+});
