@@ -1,6 +1,10 @@
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { checkBlas, checkIsaInUse, checkNode, doctor } from "../../src/cli/doctor.ts";
 import { Output } from "../../src/cli/output.ts";
+import { isas } from "../../src/torch/index.ts";
+import { packageRoot } from "../../src/util/paths.ts";
 
 describe("doctor", () => {
   test("a pthread OpenBLAS and the reference BLAS are warned of, an OpenMP one and MKL are not", () => {
@@ -35,5 +39,18 @@ describe("doctor", () => {
       expect(found).not.toBe("");
       if (state !== "ok") expect(fix).toBeTruthy();
     }
+  });
+
+  test("SERAC_ISA says which instructions kernels use; one that the CPU does not have is a problem", () => {
+    const doctor = (isa: string): { status: number | null; finding: Record<string, unknown> | undefined } => {
+      const { status, stdout } = spawnSync(process.execPath, [join(packageRoot, "bin", "serac"), "doctor", "--json"], {
+        encoding: "utf8",
+        env: { ...process.env, SERAC_ISA: isa },
+      });
+      const { findings } = JSON.parse(stdout) as { findings: Record<string, unknown>[] };
+      return { status, finding: findings.find(({ name }) => name === "instructions") };
+    };
+    expect(doctor("plain").finding).toMatchObject({ details: { isa: "plain", available: isas() } });
+    expect(doctor("sse9")).toMatchObject({ status: 1, finding: { state: "problem", found: expect.stringContaining('"sse9"'), fix: expect.stringContaining("set SERAC_ISA") } });
   });
 });

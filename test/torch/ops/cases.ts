@@ -16,7 +16,7 @@ export interface Case {
   rounding?: number;
   /** The same where the inputs are double. */
   doubleRounding?: number;
-  /** Float and double are all that it takes. */
+  /** Inputs of float and double are all that it takes. */
   wideOnly?: boolean;
   /** Nothing to differentiate. */
   valueOnly?: boolean;

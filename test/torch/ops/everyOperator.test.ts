@@ -42,6 +42,9 @@ const layouts: Record<string, (x: Tensor) => Tensor> = {
       .view(x.shape),
 };
 
+/** Double is left to libtorch by most operators: two layouts tell whether it gets there. */
+const inDouble = new Set(["in order", "every second"]);
+
 const inputsOf = (shapes: string, seed: number): Tensor[] => {
   const generator = new Generator(seed);
   return parseShapes(shapes).map((shape) => randn(shape, { generator, dtype: "float64" }));
@@ -73,7 +76,7 @@ describe.each(Object.entries(cases))("%s", (_, list) => {
           const wide = inputsOf(shapes, 1);
           const y = composed(() => (one.plain ?? one.call)(...wide));
           for (const [layout, lay] of Object.entries(layouts)) {
-            expect(distance(one.call(...wide.map(lay)), y), `${shapes} in double, ${layout}`).toBeLessThan(1e-9);
+            if (inDouble.has(layout)) expect(distance(one.call(...wide.map(lay)), y), `${shapes} in double, ${layout}`).toBeLessThan(1e-9);
             expect(distance(one.call(...as(wide, "float32").map(lay)), y), `${shapes}, ${layout}`).toBeLessThan(1e-5);
           }
         });
@@ -89,7 +92,7 @@ describe.each(differentiable.filter(([, list]) => list.length > 0))("%s, gradien
           const upstream = upstreamOf(expected(one, wide).y);
           const { grads } = expected(one, wide, upstream);
           for (const [layout, lay] of Object.entries(layouts)) {
-            for (const dtype of ["float64", "float32"] as const) {
+            for (const dtype of inDouble.has(layout) ? (["float64", "float32"] as const) : (["float32"] as const)) {
               const own = gradients(one.call, as(wide, dtype).map(lay), lay(upstream.to({ dtype })));
               own.grads.forEach((g, i) => {
                 const what = `gradient ${i} of ${shapes} in ${dtype}, ${layout}`;
@@ -108,7 +111,7 @@ describe.each(differentiable.filter(([, list]) => list.length > 0))("%s, gradien
   });
 
   test("under autocast are those in double but for rounding, and types are the composition's", () => {
-    for (const one of list.filter(({ wideOnly }) => !wideOnly))
+    for (const one of list)
       for (const shapes of one.shapes)
         scope(() => {
           const wide = inputsOf(shapes, 2);
@@ -158,7 +161,7 @@ describe.each(differentiable.filter(([, list]) => list.length > 0))("%s, gradien
             expect(g.shape).toEqual(inputs[i]?.shape);
             expect(g, `gradient ${i} of ${shapes}`).toBeAllClose(plain.grads[i] as Tensor);
           });
-          const narrow = autocast({}, () => (one.wideOnly ? plain : gradients(one.call, inputs)));
+          const narrow = autocast({}, () => gradients(one.call, inputs));
           expect(narrow.y.shape).toEqual(plain.y.shape);
         });
   });
@@ -173,7 +176,7 @@ describe.each(differentiable.filter(([, list]) => list.length > 0))("%s, gradien
             const { y, grads } = gradients(call, inputs);
             return [y, ...grads];
           };
-          for (const narrow of one.wideOnly ? [false] : [false, true]) {
+          for (const narrow of [false, true]) {
             const first = run(narrow);
             const held = [liveTensors(), allocatedBytes()];
             for (let i = 0; i < 3; i++)

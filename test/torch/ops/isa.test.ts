@@ -1,12 +1,9 @@
 /** The choice of instructions. The other tests of operators run with each set: see vitest.config.ts. */
-import { spawnSync } from "node:child_process";
-import { join } from "node:path";
 import { expect, test } from "vitest";
 import { describeLibtorch, Generator, isas, ops, randn } from "../../../src/torch/index.ts";
 import { checkIsa } from "../../../src/torch/isa.ts";
 import { torchAddon } from "../../../src/torch/native.ts";
 import { ConfigError } from "../../../src/util/errors.ts";
-import { packageRoot } from "../../../src/util/paths.ts";
 
 test("kernels use what SERAC_ISA names, else the best of the CPU", () => {
   expect(isas()[0]).toBe("plain");
@@ -22,16 +19,6 @@ test("what the CPU does not have is refused by name", () => {
   expect(() => checkIsa("avx512", ["plain", "avx2"])).toThrow(
     'SERAC_ISA: this CPU has no instructions called "avx512", it has plain, avx2 [CONFIG_BAD_VALUE]. Set SERAC_ISA to one of those, or unset it, which means avx2',
   );
-});
-
-test("a process follows its environment, and one that asks for what is not there computes nothing", () => {
-  const doctor = (isa: string): { status: number | null; finding: Record<string, unknown> | undefined } => {
-    const { status, stdout } = spawnSync(process.execPath, [join(packageRoot, "bin", "serac"), "doctor", "--json"], { encoding: "utf8", env: { ...process.env, SERAC_ISA: isa } });
-    const { findings } = JSON.parse(stdout) as { findings: Record<string, unknown>[] };
-    return { status, finding: findings.find(({ name }) => name === "instructions") };
-  };
-  expect(doctor("plain").finding).toMatchObject({ details: { isa: "plain", available: isas() } });
-  expect(doctor("sse9")).toMatchObject({ status: 1, finding: { state: "problem", found: expect.stringContaining('"sse9"'), fix: expect.stringContaining("set SERAC_ISA") } });
 });
 
 test.runIf(isas().length > 1)("the choice reaches the kernels: without fused multiply-adds sums are rounded otherwise", () => {
