@@ -61,6 +61,7 @@ export class RenderPool {
     worker.unref();
     const thread: Thread = { worker, row, doing: undefined };
     worker.on("message", (result: JobResult) => {
+      if (this.closed) return; // too late; and without its hold on the process, nothing would wait for the thread's end
       const done = thread.doing;
       thread.doing = undefined;
       worker.unref();
