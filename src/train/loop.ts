@@ -308,7 +308,7 @@ class Trainer {
       this.gradScale.afterBatch(batchIdx);
       if (sums && batchIdx % options.logInterval === 0) this.logBatch(batch, sums, rate, batchIdx);
       // As icefall, from the first batch on: so validation data that cannot be used is met at once. The end of an epoch stands for the first batch of the next.
-      if (batchIdx % options.validInterval === 0 && !batches.atEnd && (batchIdx > 0 || epoch === 1)) {
+      if (batchIdx % options.validInterval === 0 && !batches.atEnd && (batchIdx > 0 || epoch === 1) && !this.diagnostics) {
         await this.validateNow(false);
         model.train({ random, generator });
       }
