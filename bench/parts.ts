@@ -2,7 +2,7 @@
  * Parts of a training step alone, forward and backward, beside the same composed of libtorch's operators, in turns: the front end, the transducer
  * loss (simple, ranges, pruned; 8 utterances, 250 frames, 60 symbols, 500 tokens), and ScaledAdam's update of all parameters.
  */
-import { doRnntPruning, getRnntPruneRanges, prunedTransducerLoss, rnntLossSmoothed, transducerBoundary } from "../src/losses/index.ts";
+import { getRnntPruneRanges, prunedLatticeLoss, rnntLossSmoothed, symbolsAtRanges, transducerBoundary } from "../src/losses/index.ts";
 import { Joiner } from "../src/models/index.ts";
 import { ScaledAdam } from "../src/optim/index.ts";
 import { Generator, noGrad, peakBytes, randint, randn, scope, setThreads, type Tensor } from "../src/torch/index.ts";
@@ -53,8 +53,8 @@ function transducerLoss(): void {
     scope(() => {
       const simple = rnntLossSmoothed({ lm, am, symbols, boundary, lmOnlyScale: 0.25, returnGrad: true });
       const ranges = noGrad(() => getRnntPruneRanges({ pxGrad: simple.pxGrad, pyGrad: simple.pyGrad, boundary, sRange: 5 }));
-      const cells = doRnntPruning(encoder, decoder, ranges);
-      const pruned = prunedTransducerLoss({ logits: joiner.forward(cells.am, cells.lm, { project: false }), symbols, ranges, boundary });
+      const [symbolProbs, blankProbs] = joiner.logProbsAt(encoder, decoder, { ranges, symbols: symbolsAtRanges(symbols, ranges, 0), blank: 0 });
+      const pruned = prunedLatticeLoss({ symbolProbs, blankProbs, symbols, ranges, boundary });
       simple.loss.mul(0.5).add(pruned).backward();
     });
     for (const t of [am, lm, encoder, decoder, ...joiner.parameters()]) t.grad = null;

@@ -5,8 +5,8 @@ import { ConfigError, ShapeError } from "../util/errors.ts";
 import { labelSmoothingLoss } from "./attention.ts";
 import { crCtcLoss } from "./crCtc.ts";
 import { ctcLoss } from "./ctc.ts";
-import { prunedTransducerLoss } from "./prunedTransducer.ts";
-import { doRnntPruning, getRnntPruneRanges } from "./pruning.ts";
+import { prunedLatticeLoss } from "./prunedTransducer.ts";
+import { getRnntPruneRanges, symbolsAtRanges } from "./pruning.ts";
 import { rnntLossSmoothed, transducerBoundary } from "./smoothedTransducer.ts";
 
 /** A batch, and how its losses are computed; the defaults are icefall's. */
@@ -110,9 +110,12 @@ function transducerLosses(
   const am = float(simpleAmProj.forward(encoderOut));
   const simple = inFloat(am, () => rnntLossSmoothed({ lm, am, symbols, boundary, terminationSymbol: blankId, lmOnlyScale: lmScale, amOnlyScale: amScale, returnGrad: true }));
   const ranges = noGrad(() => getRnntPruneRanges({ pxGrad: simple.pxGrad, pyGrad: simple.pyGrad, boundary, sRange: pruneRange, onWarning }));
-  const cells = doRnntPruning(joiner.encoderProj.forward(encoderOut), joiner.decoderProj.forward(decoderOut), ranges);
-  const logits = float(joiner.forward(cells.am, cells.lm, { project: false })); // (N, T, range, V)
-  const pruned = inFloat(logits, () => prunedTransducerLoss({ logits, symbols, ranges, boundary, terminationSymbol: blankId }));
+  const [symbolProbs, blankProbs] = joiner.logProbsAt(joiner.encoderProj.forward(encoderOut), joiner.decoderProj.forward(decoderOut), {
+    ranges,
+    symbols: symbolsAtRanges(symbols, ranges, blankId),
+    blank: blankId,
+  });
+  const pruned = inFloat(symbolProbs, () => prunedLatticeLoss({ symbolProbs, blankProbs, symbols, ranges, boundary }));
   return { simple: simple.loss, pruned };
 }
 

@@ -4,6 +4,6 @@ export { type LabelSmoothingOptions, labelSmoothingLoss } from "./attention.ts";
 export { type CrCtcLossOptions, crCtcLoss } from "./crCtc.ts";
 export { type CtcLossOptions, ctcLoss } from "./ctc.ts";
 export { type LatticeOptions, type LatticeScores, type Reduction, type RnntType, transducerLattice } from "./lattice.ts";
-export { type PrunedLossOptions, prunedTransducerLoss, type RnntLossOptions, rnntLoss } from "./prunedTransducer.ts";
-export { doRnntPruning, getRnntPruneRanges, type PruneRangeOptions } from "./pruning.ts";
+export { type PrunedLatticeOptions, type PrunedLossOptions, prunedLatticeLoss, prunedTransducerLoss, type RnntLossOptions, rnntLoss } from "./prunedTransducer.ts";
+export { doRnntPruning, getRnntPruneRanges, type PruneRangeOptions, symbolsAtRanges } from "./pruning.ts";
 export { rnntLossSmoothed, type SmoothedLoss, type SmoothedLossOptions, transducerBoundary } from "./smoothedTransducer.ts";

@@ -55,16 +55,32 @@ export function prunedTransducerLoss(options: PrunedLossOptions): Tensor {
   if (useHatLoss && blank !== 0) throw new ConfigError("CONFIG_BAD_VALUE", { message: `the HAT loss needs blank 0, not ${blank}` });
 
   const following = symbolsAtRanges(symbols, ranges, blank);
-  const [symbolProbs, blankProbs] = useHatLoss ? hatLogProbs(logits, following) : ops.pickLogProbs(logits, following, blank); // (N, T, R) each
+  const [symbolProbs, blankProbs] = useHatLoss ? hatLogProbs(logits, following) : ops.pickLogProbs(logits, following, blank);
+  return prunedLatticeLoss({ symbolProbs, blankProbs, symbols, ranges, boundary, rnntType, delayPenalty, reduction });
+}
+
+/** Options of {@link prunedLatticeLoss}. */
+export interface PrunedLatticeOptions extends LatticeOptions, Pick<PrunedLossOptions, "symbols" | "ranges" | "reduction"> {
+  /** (N, T, R) log-probability of the symbol that follows each kept cell. */
+  symbolProbs: Tensor;
+  /** (N, T, R) log-probability of blank there. */
+  blankProbs: Tensor;
+}
+
+/**
+ * {@link prunedTransducerLoss} of log-probabilities that are there already, as `Joiner.logProbsAt` finds them.
+ * @returns () or, unreduced, (N)
+ */
+export function prunedLatticeLoss({ symbolProbs, blankProbs, symbols, ranges, reduction = "sum", ...lattice }: PrunedLatticeOptions): Tensor {
+  const [batch, frames] = ranges.shape as [number, number, number];
   const rows = symbols.size(1) + 1;
-  const nowhere = full([batch, frames, rows], Number.NEGATIVE_INFINITY, { dtype: logits.dtype, device: logits.device });
+  const nowhere = full([batch, frames, rows], Number.NEGATIVE_INFINITY, { dtype: symbolProbs.dtype, device: symbolProbs.device });
   const px = nowhere
     .scatter(2, ranges, symbolProbs)
     .transpose(1, 2)
     .slice(1, 0, rows - 1); // (N, S, T)
   const py = nowhere.scatter(2, ranges, blankProbs).transpose(1, 2); // (N, S + 1, T)
-  const { scores } = transducerLattice(px, py, { boundary, rnntType, delayPenalty });
-  return reduce(scores.neg(), reduction);
+  return reduce(transducerLattice(px, py, lattice).scores.neg(), reduction);
 }
 
 /** Options of {@link rnntLoss}. */

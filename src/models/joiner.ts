@@ -1,5 +1,5 @@
 import { type Init, Linear, Module } from "../nn/index.ts";
-import { scope, type Tensor } from "../torch/index.ts";
+import { ops, scope, type Tensor } from "../torch/index.ts";
 
 /** Options of Joiner. */
 export interface JoinerOptions extends Init {
@@ -33,5 +33,17 @@ export class Joiner extends Module {
       const sum = project ? this.encoderProj.forward(encoderOut).add(this.decoderProj.forward(decoderOut)) : encoderOut.add(decoderOut);
       return this.outputLinear.forward(sum.tanh());
     });
+  }
+
+  /**
+   * Log-probabilities at the cells that pruning kept. Neither the sums that {@link forward} would be given nor its tanh are held for all cells.
+   * @param encoderOut (N, T, J) and `decoderOut` (N, S + 1, J), through `encoderProj` and `decoderProj`
+   * @param ranges (N, T, R) int64 rows of decoderOut
+   * @param symbols (N, T, R) int64 the symbol that is asked for in each cell
+   * @returns (N, T, R) each, float32 (float64 of float64): of the symbols, and of blank
+   */
+  logProbsAt(encoderOut: Tensor, decoderOut: Tensor, { ranges, symbols, blank }: { ranges: Tensor; symbols: Tensor; blank: number }): [symbols: Tensor, blanks: Tensor] {
+    const { weight, bias } = this.outputLinear;
+    return ops.joinerLogProbs(encoderOut, decoderOut, ranges, weight, bias, symbols, blank);
   }
 }

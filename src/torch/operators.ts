@@ -159,6 +159,7 @@ export const own: readonly string[] = [
   "dropout_shared",
   "feedforward",
   "glu",
+  "joiner_log_probs",
   "limit_param_value",
   "linear",
   "mutual_information",

@@ -26,6 +26,9 @@ Tensor attentionWeights(const Tensor& query, const Tensor& key, const Optional<T
 Tensor attend(const Tensor& weights, const Tensor& values);
 Tensor dropoutShared(const Tensor& x, double p, int64_t dim, const OptionalGenerator& generator);
 Tensor activationDropoutLinear(const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, bool left, double p, int64_t sharedDim, const OptionalGenerator& generator);
+// Log-probabilities of a symbol of each row, and of blank.
+std::tuple<Tensor, Tensor> pickLogProbs(const Tensor& logits, const Tensor& symbols, int64_t blank);
+std::tuple<Tensor, Tensor> joinerLogProbs(const Tensor& am, const Tensor& lm, const Tensor& ranges, const Tensor& weight, const Optional<Tensor>& bias, const Tensor& symbols, int64_t blank);
 
 }  // namespace composition
 }  // namespace serac

@@ -35,6 +35,7 @@ void registerBmm(torch::Library& m);
 void registerLinear(torch::Library& m);
 void registerResidual(torch::Library& m);
 void registerPickLogProbs(torch::Library& m);
+void registerJoiner(torch::Library& m);
 void registerGlu(torch::Library& m);
 void registerBypass(torch::Library& m);
 void registerDownsample(torch::Library& m);

@@ -1,9 +1,7 @@
 // pick_log_probs: of log_softmax(logits) over the last dimension only what is asked for: the symbol of each row, and the blank. logits are kept as
 // they are, with one number a row, instead of all log-probabilities.
 #include "torch/composed/composed.h"
-#include "torch/ops/simd.h"
-
-#include <cmath>
+#include "torch/ops/logProbs.h"
 
 namespace serac {
 namespace {
@@ -18,23 +16,9 @@ struct PickLogProbs : torch::autograd::Function<PickLogProbs> {
     float *norm = norms.data_ptr<float>(), *to = picked.data_ptr<float>(), *toBlank = blanks.data_ptr<float>();
     at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / size), [=](int64_t begin, int64_t end) {
       vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-        constexpr int kLanes = 16;
         for (int64_t r = begin; r < end; ++r) {
           const float* row = x + r * size;
-          float highest[kLanes], sums[kLanes] = {};
-          for (int l = 0; l < kLanes; ++l) highest[l] = row[0];
-          int64_t i = 0;
-          for (; i + kLanes <= size; i += kLanes)
-            for (int l = 0; l < kLanes; ++l) highest[l] = row[i + l] > highest[l] ? row[i + l] : highest[l];
-          for (; i < size; ++i) highest[0] = row[i] > highest[0] ? row[i] : highest[0];
-          float max = highest[0];
-          for (int l = 1; l < kLanes; ++l) max = highest[l] > max ? highest[l] : max;
-          for (i = 0; i + kLanes <= size; i += kLanes)
-            for (int l = 0; l < kLanes; ++l) sums[l] += expOfNegative<isa>(row[i + l] - max);
-          for (; i < size; ++i) sums[0] += expOfNegative<isa>(row[i] - max);
-          float sum = 0;
-          for (int l = 0; l < kLanes; ++l) sum += sums[l];
-          norm[r] = max + std::log(sum);
+          norm[r] = logSumExp<isa>(row, size);
           to[r] = row[ids[r]] - norm[r];
           toBlank[r] = row[blank] - norm[r];
         }
@@ -57,17 +41,7 @@ struct PickLogProbs : torch::autograd::Function<PickLogProbs> {
     float* to = out.data_ptr<float>();
     at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / size), [=](int64_t begin, int64_t end) {
       vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-        for (int64_t r = begin; r < end; ++r) {
-          const float* __restrict row = x + r * size;
-          float* __restrict d = to + r * size;
-          const float total = -(g[r] + gb[r]), n = norm[r];
-          for (int64_t i = 0; i < size; ++i) {
-            const float log = row[i] - n;
-            d[i] = total * expOfNegative<isa>(log < 0 ? log : 0.0f);
-          }
-          d[ids[r]] += g[r];
-          d[blank] += gb[r];
-        }
+        for (int64_t r = begin; r < end; ++r) logitsGradient<isa>(x + r * size, size, norm[r], ids[r], g[r], blank, gb[r], to + r * size);
       });
     });
     return {out, {}, {}};
@@ -79,10 +53,7 @@ std::tuple<Tensor, Tensor> pickLogProbs(const Tensor& logits, const Tensor& symb
   TORCH_CHECK(logits.dim() > 0 && symbols.sizes() == logits.sizes().slice(0, static_cast<size_t>(logits.dim() - 1)) && symbols.scalar_type() == at::kLong, "pick_log_probs: symbols must be int64, one for each row of logits ",
               logits.sizes(), ", they are ", symbols.scalar_type(), " of shape ", symbols.sizes());
   TORCH_CHECK(blank >= 0 && blank < logits.size(-1), "pick_log_probs: blank ", blank, " is none of ", logits.size(-1), " symbols");
-  if (composed() || !logits.is_cpu() || logits.scalar_type() != at::kFloat || logits.numel() == 0) {  // as k2 composes it
-    const Tensor norms = logits.logsumexp(-1);
-    return {logits.gather(-1, symbols.unsqueeze(-1)).squeeze(-1) - norms, logits.select(-1, blank).clone() - norms};
-  }
+  if (composed() || !logits.is_cpu() || logits.scalar_type() != at::kFloat || logits.numel() == 0) return composition::pickLogProbs(logits, symbols, blank);
   TORCH_CHECK(symbols.min().item<int64_t>() >= 0 && symbols.max().item<int64_t>() < logits.size(-1), "pick_log_probs: a symbol is none of ", logits.size(-1));
   const NoAutocast noAutocast;
   const auto out = PickLogProbs::apply(logits.contiguous(), symbols.contiguous(), blank);

@@ -22,6 +22,7 @@ void registerOperators() {
   registerLinear(operators);
   registerResidual(operators);
   registerPickLogProbs(operators);
+  registerJoiner(operators);
   registerGlu(operators);
   registerBypass(operators);
   registerDownsample(operators);

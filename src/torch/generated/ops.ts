@@ -17,6 +17,7 @@ const op_downsample = operator("serac::downsample");
 const op_dropout_shared = operator("serac::dropout_shared");
 const op_feedforward = operator("serac::feedforward");
 const op_glu = operator("serac::glu");
+const op_joiner_log_probs = operator("serac::joiner_log_probs");
 const op_limit_param_value = operator("serac::limit_param_value");
 const op_linear = operator("serac::linear");
 const op_mutual_information = operator("serac::mutual_information");
@@ -104,6 +105,11 @@ export function feedforward(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: 
 /** serac::glu(Tensor x, Tensor? mask, float[] balance) -> Tensor */
 export function glu(x: Tensor, mask: Tensor | null | undefined, balance: readonly number[]): Tensor {
   return invoke(op_glu, x, mask, balance) as Tensor;
+}
+
+/** serac::joiner_log_probs(Tensor am, Tensor lm, Tensor ranges, Tensor weight, Tensor? bias, Tensor symbols, int blank) -> (Tensor picked, Tensor blanks) */
+export function joinerLogProbs(am: Tensor, lm: Tensor, ranges: Tensor, weight: Tensor, bias: Tensor | null | undefined, symbols: Tensor, blank: number): [picked: Tensor, blanks: Tensor] {
+  return invoke(op_joiner_log_probs, am, lm, ranges, weight, bias, symbols, blank) as [picked: Tensor, blanks: Tensor];
 }
 
 /** serac::limit_param_value(Tensor x, float min, float max) -> Tensor */
