@@ -29,11 +29,12 @@ export class Bypass extends Module {
   /**
    * input + (output - input) * scale. While training, an utterance takes its input with probability `skipRate`.
    * @param input (T, N, C), what came into the layers
-   * @param output (T, N, C), what came out
+   * @param output (ceil(T / repeat), N, C), what came out
+   * @param repeat frames of `input` that one of `output` stands for; 1 unless given
    */
-  forward(input: Tensor, output: Tensor): Tensor {
+  forward(input: Tensor, output: Tensor, { repeat = 1 }: { repeat?: number } = {}): Tensor {
     const scale = this.training ? this.trainingScale(output) : this.scale;
-    return ops.bypass(input, output, scale);
+    return ops.bypass(input, output, scale, repeat);
   }
 
   private trainingScale(output: Tensor): Tensor {

@@ -158,6 +158,8 @@ export const own: readonly string[] = [
   "downsample",
   "dropout_shared",
   "feedforward",
+  "gated_attend",
+  "gated_conv1d",
   "glu",
   "joiner_log_probs",
   "limit_param_value",

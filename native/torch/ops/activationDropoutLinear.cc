@@ -114,7 +114,7 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
     Tensor mask, active;
     Seed seed;
     const Tensor in = x.contiguous();
-    if (hasLoop(x)) {
+    if (isFloatOrNarrow(x)) {
       if (o.p > 0) seed = drawSeed("activation_dropout_linear", generator);
       active = activate(in, o, seed);
     } else {
@@ -145,7 +145,7 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
 
   // a b + bias in `precision`, as a tensor of `dtype`.
   static Tensor multiply(const Tensor& a, const Tensor& b, const Tensor& bias, at::ScalarType precision, at::ScalarType dtype) {
-    if (precision == at::kBFloat16 && hasGemmNarrow() && hasLoop(a) && hasLoop(b)) return productNarrow(a, b, bias, dtype);
+    if (precision == at::kBFloat16 && hasGemmNarrow() && isFloatOrNarrow(a) && isFloatOrNarrow(b)) return productNarrow(a, b, bias, dtype);
     const Tensor left = a.to(precision), right = b.to(precision);
     if (precision == at::kFloat && a.is_cpu() && hasGemm()) return serac::product(left, right, bias.defined() ? bias.to(precision) : bias).to(dtype);
     return (bias.defined() ? at::addmm(bias.to(precision), left, right) : at::mm(left, right)).to(dtype);
@@ -168,7 +168,7 @@ struct ActivationDropoutLinear : torch::autograd::Function<ActivationDropoutLine
     const Tensor grad = rows(grads[0]);
     Tensor dx = multiply(grad, weight, {}, dtype, x.scalar_type()).view(x.sizes());
     Tensor active;
-    if (hasLoop(x)) {
+    if (isFloatOrNarrow(x)) {
       active = at::empty_like(x);
       if (x.numel() > 0) {
         const Dropout dropout = dropoutOf(x, ctx->saved_data["p"].toDouble(), ctx->saved_data["shared_dim"].toInt(), Seed::unpack(ctx->saved_data["seed"].toInt()));

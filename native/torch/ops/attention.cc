@@ -23,8 +23,6 @@ struct Frames {
   float* at(int64_t index) const { return data + index % batch * utterance + index / batch * dim; }  // of head index / batch
 };
 
-bool isNarrow(const Tensor& t) { return t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16); }
-
 // exp(v) for v <= 0, and exactly 0 for what is so small that it does not count.
 template <Isa isa>
 SERAC_INLINE float expOrZero(float v) {
@@ -105,15 +103,6 @@ void narrow(const float* from, T* to, int64_t n) {
 template <typename T>
 constexpr bool isFloatType = std::is_same_v<T, float>;
 
-// Calls f with a value of the type that weights are kept in.
-template <typename F>
-void forWeights(at::ScalarType dtype, F&& f) {
-  if (dtype == at::kBFloat16)
-    f(c10::BFloat16{});
-  else
-    f(float{});
-}
-
 // Gradients of one target's position, and of the encodings.
 void positionsBackward(const float* ds, int64_t sources, const float* position, const float* encoding, float* dposition, float* dencoding, int64_t dims, int64_t offsets) {
   vectorized([=]<Isa isa>() __attribute__((always_inline)) {
@@ -166,7 +155,7 @@ struct Weights : torch::autograd::Function<Weights> {
     const int64_t offsets = 2 * frames - 1;
     const Mask masked(mask, q.batch, frames, frames);
     int8_t* const sign = signs.defined() ? signs.data_ptr<int8_t>() : nullptr;
-    forWeights(o.dtype, [&]<typename T>(T) {
+    forType(o.dtype, [&]<typename T>(T) {
     T* const out = weights.data_ptr<T>();
     at::parallel_for(0, matrices, 1, [&](int64_t first, int64_t last) {
       const Scratch scratch(isFloatType<T> ? 0 : frames * frames);
@@ -224,7 +213,7 @@ struct Weights : torch::autograd::Function<Weights> {
     const float* e = positions ? encodings.data_ptr<float>() : nullptr;
     const int8_t* sign = signs.defined() ? signs.data_ptr<int8_t>() : nullptr;
     float* de = positions ? dencodings.data_ptr<float>() : nullptr;
-    forWeights(weights.scalar_type(), [&]<typename T>(T) {
+    forType(weights.scalar_type(), [&]<typename T>(T) {
     const T *a = weights.data_ptr<T>(), *da = dweights.data_ptr<T>(), *da0 = dfirst.defined() ? dfirst.data_ptr<T>() : nullptr;
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
       const Scratch scores(frames * frames);
@@ -266,7 +255,7 @@ std::tuple<Tensor, Tensor> attentionWeights(const Tensor& query, const Tensor& k
                 kName, ": position must be (T, N, h p) and encoding (2 T - 1, h p), they have shapes ", position->sizes(), " and ", encoding->sizes(), ", query has shape ", query.sizes());
   const Optional<Tensor> none, p = positions ? position : none, e = positions ? encoding : none;
   const at::ScalarType dtype = autocastDtype(query);
-  const bool own = !composed() && hasGemm() && isNarrow(query) && isNarrow(key) && (!positions || (isNarrow(*p) && isNarrow(*e))) && (dtype == at::kFloat || dtype == at::kBFloat16) && query.numel() > 0;
+  const bool own = !composed() && hasGemm() && isFloatOrNarrow(query) && isFloatOrNarrow(key) && (!positions || (isFloatOrNarrow(*p) && isFloatOrNarrow(*e))) && (dtype == at::kFloat || dtype == at::kBFloat16) && query.numel() > 0;
   if (!own) {
     const Tensor weights = composition::attentionWeights(query, key, p, e, mask, heads, limit, penalty);
     return {weights, Weights::firstOf(weights, heads)};
@@ -298,7 +287,7 @@ struct Attend : torch::autograd::Function<Attend> {
     const Tensor w = weights.stride(2) == 1 ? weights : weights.contiguous();
     Tensor y = at::empty({targets, values.size(1), values.size(2)}, values.options().requires_grad(false));
     const Frames v(values, heads), out(y, heads);
-    forWeights(w.scalar_type(), [&]<typename T>(T) {
+    forType(w.scalar_type(), [&]<typename T>(T) {
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
         const Scratch scratch(isFloatType<T> ? 0 : targets * sources);
         for (int64_t i = first; i < last; ++i) {
@@ -324,7 +313,7 @@ struct Attend : torch::autograd::Function<Attend> {
     const auto options = values.options().requires_grad(false);
     Tensor dweights = weights.requires_grad() ? at::empty(weights.sizes(), options.dtype(weights.scalar_type())) : Tensor(), dvalues = at::empty(values.sizes(), options);
     const Frames v(values, heads), g(grads[0], heads), dv(dvalues, heads);
-    forWeights(w.scalar_type(), [&]<typename T>(T) {
+    forType(w.scalar_type(), [&]<typename T>(T) {
       T* const da = dweights.defined() ? dweights.data_ptr<T>() : nullptr;
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
         const Scratch scratch(isFloatType<T> ? 0 : targets * sources);
@@ -350,7 +339,7 @@ Tensor attend(const Tensor& weights, const Tensor& values) {
                   values.size(2) % (weights.size(0) / values.size(1)) == 0,
               kName, ": weights must be (h N, target, source) and values (source, N, h d), they have shapes ", weights.sizes(), " and ", values.sizes());
   const at::ScalarType dtype = autocastDtype(values);
-  const bool own = !composed() && hasGemm() && isNarrow(weights) && isNarrow(values) && (dtype == at::kFloat || dtype == at::kBFloat16) && weights.numel() > 0 && values.numel() > 0;
+  const bool own = !composed() && hasGemm() && isFloatOrNarrow(weights) && isFloatOrNarrow(values) && (dtype == at::kFloat || dtype == at::kBFloat16) && weights.numel() > 0 && values.numel() > 0;
   if (!own) return composition::attend(weights, values);
   const NoAutocast noAutocast;
   const Tensor wide = values.to(at::kFloat);

@@ -1,6 +1,7 @@
 // bias_norm: y = x * exp(log_scale) * mean_c((x - bias)^2)^(-1/2), without an epsilon (Zipformer, section 3.5).
-// The backward pass recomputes the level of every frame from x. With s the factor of a frame, m its mean square and G = sum_c(grad * x):
+// With s the factor of a frame, m its mean square and G = sum_c(grad * x):
 //   dx = grad * s - k * (x - bias), dbias = sum k * (x - bias), dlog_scale = sum G * s, where k = G * s / (m * C).
+// Kept are y, which who comes next keeps as well, and s: x is y / s.
 #include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 #include "torch/ops/simd.h"
@@ -12,52 +13,46 @@ namespace {
 
 constexpr int kLanes = 16;
 
-// sum over one frame of (x - bias)^2 and, with `grad`, of grad * x; in lanes, so that it vectorises in a fixed order.
-template <Isa isa>
-SERAC_INLINE void frameSums(const float* x, const float* bias, const float* grad, int64_t channels, float& square, float& product) {
-  float squares[kLanes] = {}, products[kLanes] = {};
+// Sum over n elements f(i), in lanes, so that it vectorises in a fixed order.
+template <typename F>
+SERAC_INLINE float sumInLanes(int64_t n, const F& f) {
+  float sums[kLanes] = {};
   int64_t c = 0;
-  for (; c + kLanes <= channels; c += kLanes)
-    for (int l = 0; l < kLanes; ++l) {
-      const float d = x[c + l] - bias[c + l];
-      squares[l] = mulAdd<isa>(d, d, squares[l]);
-      if (grad) products[l] = mulAdd<isa>(grad[c + l], x[c + l], products[l]);
-    }
-  for (; c < channels; ++c) {
-    const float d = x[c] - bias[c];
-    squares[0] += d * d;
-    if (grad) products[0] += grad[c] * x[c];
-  }
-  square = product = 0;
-  for (int l = 0; l < kLanes; ++l) square += squares[l], product += products[l];
+  for (; c + kLanes <= n; c += kLanes)
+    for (int l = 0; l < kLanes; ++l) sums[l] += f(c + l);
+  for (; c < n; ++c) sums[0] += f(c);
+  float sum = 0;
+  for (int l = 0; l < kLanes; ++l) sum += sums[l];
+  return sum;
 }
 
 bool hasFrameLoop(const Tensor& x, const Tensor& bias, int64_t dim) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && bias.scalar_type() == at::kFloat && dim == x.dim() - 1 && x.numel() > 0;
 }
 
-void forwardFrames(const Tensor& x, const Tensor& bias, float exponent, Tensor& y) {
+void forwardFrames(const Tensor& x, const Tensor& bias, float exponent, Tensor& y, Tensor& scales) {
   const int64_t channels = bias.numel();
   const float *in = x.data_ptr<float>(), *b = bias.data_ptr<float>();
-  float* out = y.data_ptr<float>();
+  float *out = y.data_ptr<float>(), *factor = scales.data_ptr<float>();
   at::parallel_for(0, x.numel() / channels, std::max<int64_t>(1, kGrain / channels), [=](int64_t begin, int64_t end) {
     vectorized([=]<Isa isa>() __attribute__((always_inline)) {
       for (int64_t r = begin; r < end; ++r) {
-        float square, unused;
-        frameSums<isa>(in + r * channels, b, nullptr, channels, square, unused);
+        const float* from = in + r * channels;
+        const float square = sumInLanes(channels, [=](int64_t c) __attribute__((always_inline)) { return (from[c] - b[c]) * (from[c] - b[c]); });
         const float scale = exponent / __builtin_sqrtf(square / static_cast<float>(channels));
-        for (int64_t c = 0; c < channels; ++c) out[r * channels + c] = in[r * channels + c] * scale;
+        for (int64_t c = 0; c < channels; ++c) out[r * channels + c] = from[c] * scale;
+        factor[r] = scale;
       }
     });
   });
 }
 
 // Returns the gradient of log_scale; adds to dbias.
-double backwardFrames(const Tensor& x, const Tensor& bias, float exponent, const Tensor& grad, Tensor& dx, Tensor& dbias) {
-  const int64_t channels = bias.numel(), rows = x.numel() / channels;
-  const float *in = x.data_ptr<float>(), *b = bias.data_ptr<float>(), *g = grad.data_ptr<float>();
+double backwardFrames(const Tensor& y, const Tensor& scales, const Tensor& bias, float exponent, const Tensor& grad, Tensor& dx, Tensor& dbias) {
+  const int64_t channels = bias.numel(), rows = y.numel() / channels;
+  const float *in = y.data_ptr<float>(), *factor = scales.data_ptr<float>(), *b = bias.data_ptr<float>(), *g = grad.data_ptr<float>();
   float* out = dx.data_ptr<float>();
-  const int64_t parts = std::min<int64_t>(at::get_num_threads(), std::max<int64_t>(1, x.numel() / kGrain));
+  const int64_t parts = std::min<int64_t>(at::get_num_threads(), std::max<int64_t>(1, y.numel() / kGrain));
   std::vector<float> biasParts(static_cast<size_t>(parts * channels), 0.0f);
   std::vector<double> scaleParts(static_cast<size_t>(parts), 0.0);
   at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
@@ -66,15 +61,15 @@ double backwardFrames(const Tensor& x, const Tensor& bias, float exponent, const
       double* dscale = &scaleParts[static_cast<size_t>(part)];
       vectorized([=]<Isa isa>() __attribute__((always_inline)) {
         for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r) {
-          const float *xr = in + r * channels, *gr = g + r * channels;
+          const float *yr = in + r * channels, *gr = g + r * channels;
           float* o = out + r * channels;
-          float square, product;
-          frameSums<isa>(xr, b, gr, channels, square, product);
-          const float scale = exponent / __builtin_sqrtf(square / static_cast<float>(channels));
-          const float k = product * scale / square;
-          *dscale += product * scale;
+          const float scale = factor[r], back = scale != 0 ? 1.0f / scale : 0.0f;
+          const float product = sumInLanes(channels, [=](int64_t c) __attribute__((always_inline)) { return gr[c] * yr[c]; });  // G s
+          const float level = exponent * back;  // the square root of m
+          const float k = product / (level * level * static_cast<float>(channels));
+          *dscale += product;
           for (int64_t c = 0; c < channels; ++c) {
-            const float d = k * (xr[c] - b[c]);
+            const float d = k * mulAdd<isa>(yr[c], back, -b[c]);
             o[c] = mulAdd<isa>(gr[c], scale, -d);
             db[c] += d;
           }
@@ -101,35 +96,38 @@ Tensor along(const Tensor& bias, int64_t dims, int64_t dim) {
 struct BiasNorm : torch::autograd::Function<BiasNorm> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& bias, const Tensor& logScale, int64_t dim) {
     const NoAutocast noAutocast;
-    ctx->save_for_backward({x, bias, logScale});
+    const auto [y, scales] = value(x, bias, logScale, dim);
+    ctx->save_for_backward({scales.defined() ? y : x, bias, logScale, scales});
     ctx->saved_data["dim"] = dim;
-    return value(x, bias, logScale, dim);
+    return y;
   }
 
-  static Tensor value(const Tensor& x, const Tensor& bias, const Tensor& logScale, int64_t dim) {
+  // The frames' factors are undefined without a loop over frames.
+  static std::pair<Tensor, Tensor> value(const Tensor& x, const Tensor& bias, const Tensor& logScale, int64_t dim) {
     if (hasFrameLoop(x, bias, dim)) {
       const Tensor in = x.contiguous();
-      Tensor y = at::empty_like(in);
-      forwardFrames(in, bias.contiguous(), static_cast<float>(std::exp(logScale.item<double>())), y);
-      return y;
+      Tensor y = at::empty_like(in), scales = at::empty({x.numel() / bias.numel()}, x.options().requires_grad(false));
+      forwardFrames(in, bias.contiguous(), static_cast<float>(std::exp(logScale.item<double>())), y, scales);
+      return {y, scales};
     }
     const auto dtype = computeDtype(x.scalar_type());
     const Tensor wide = x.to(dtype);
     const Tensor scale = (wide - along(bias.to(dtype), x.dim(), dim)).square().mean({dim}, true).rsqrt() * logScale.to(dtype).exp();
-    return (wide * scale).to(x.scalar_type());
+    return {(wide * scale).to(x.scalar_type()), Tensor()};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const NoAutocast noAutocast;
     const auto saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &bias = saved[1], &logScale = saved[2];
+    const Tensor &bias = saved[1], &logScale = saved[2], &scales = saved[3];
     const int64_t dim = ctx->saved_data["dim"].toInt();
-    if (hasFrameLoop(x, bias, dim) && grads[0].scalar_type() == at::kFloat) {
-      const Tensor in = x.contiguous();
-      Tensor dx = at::empty_like(in), dbias = at::zeros_like(bias, at::MemoryFormat::Contiguous);
-      const double dscale = backwardFrames(in, bias.contiguous(), static_cast<float>(std::exp(logScale.item<double>())), grads[0].contiguous(), dx, dbias);
+    if (scales.defined()) {
+      const Tensor& y = saved[0];
+      Tensor dx = at::empty_like(y), dbias = at::zeros_like(bias, at::MemoryFormat::Contiguous);
+      const double dscale = backwardFrames(y, scales, bias.contiguous(), static_cast<float>(std::exp(logScale.item<double>())), grads[0].to(at::kFloat).contiguous(), dx, dbias);
       return {dx, dbias, at::full_like(logScale, dscale), {}};
     }
+    const Tensor& x = saved[0];
     const auto dtype = computeDtype(x.scalar_type());
     const Tensor wide = x.to(dtype), grad = grads[0].to(dtype);
     const Tensor centred = wide - along(bias.to(dtype), x.dim(), dim);
@@ -154,7 +152,7 @@ Tensor biasNorm(const Tensor& x, const Tensor& bias, const Tensor& logScale, int
   if (composed()) return composition::biasNorm(x, bias, logScale, dim);
   if (wantsGrad(x) || wantsGrad(bias) || wantsGrad(logScale)) return BiasNorm::apply(x, bias, logScale, dim);
   const NoAutocast noAutocast;
-  return BiasNorm::value(x, bias, logScale, dim);
+  return BiasNorm::value(x, bias, logScale, dim).first;
 }
 
 }  // namespace

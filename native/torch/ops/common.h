@@ -37,6 +37,8 @@ void registerResidual(torch::Library& m);
 void registerPickLogProbs(torch::Library& m);
 void registerJoiner(torch::Library& m);
 void registerGlu(torch::Library& m);
+void registerGatedConv(torch::Library& m);
+void registerGatedAttend(torch::Library& m);
 void registerBypass(torch::Library& m);
 void registerDownsample(torch::Library& m);
 void registerAttention(torch::Library& m);
@@ -86,6 +88,16 @@ struct Scratch {
   explicit Scratch(int64_t floats) : owner(at::empty({floats}, at::TensorOptions(at::kFloat))) {}
   float* data() const { return owner.data_ptr<float>(); }
 };
+
+// Calls f with a value of the element type: float or bfloat16.
+template <typename F>
+void forType(at::ScalarType dtype, F&& f) {
+  if (dtype == at::kBFloat16)
+    f(c10::BFloat16{});
+  else
+    f(float{});
+}
+inline bool isFloatOrNarrow(const Tensor& t) { return t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16); }
 
 constexpr int64_t kGrain = 16384;  // elements of cheap work that are worth a thread
 

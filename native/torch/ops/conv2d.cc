@@ -133,8 +133,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Optional<Tensor>& giv
   TORCH_CHECK(x.dim() == 4 && weight.dim() == 4 && weight.size(1) == x.size(1), "conv2d: x must be (N, C, H, W), it has shape ", x.sizes(), ", weight has shape ", weight.sizes());
   TORCH_CHECK(stride.size() == 2 && padding.size() == 2 && stride[0] > 0 && stride[1] > 0, "conv2d: stride and padding must be two numbers, those of H and of W");
   const at::ScalarType dtype = autocastDtype(x);
-  const auto isNarrow = [](const Tensor& t) { return t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16); };
-  const bool own = !composed() && hasGemm() && isNarrow(x) && isNarrow(weight) && (!bias || isNarrow(*bias)) && (dtype == at::kFloat || dtype == at::kBFloat16) && x.numel() > 0;
+  const bool own = !composed() && hasGemm() && isFloatOrNarrow(x) && isFloatOrNarrow(weight) && (!bias || isFloatOrNarrow(*bias)) && (dtype == at::kFloat || dtype == at::kBFloat16) && x.numel() > 0;
   if (!own) return at::conv2d(x, weight, bias.has_value() ? *bias : Tensor(), stride, padding);
   const Shape s = Convolution::shapeOf(x, weight, stride, padding);
   TORCH_CHECK(s.height + 2 * s.padHeight >= s.kernelHeight && s.width + 2 * s.padWidth >= s.kernelWidth && s.patch() > 0, "conv2d: x of shape ", x.sizes(), " with its padding is smaller than the kernel ", weight.sizes());

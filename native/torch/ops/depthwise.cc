@@ -1,9 +1,9 @@
 // depthwise_conv1d, depthwise_conv2d: one filter per channel, stride 1. On the CPU by the loops of depthwise.h, whose sums are in float;
 // for double and on other devices by libtorch's convolution. Under autocast the result has autocast's dtype, as convolutions have.
-#include "torch/composed/composed.h"
 #include "torch/ops/depthwise.h"
 
-#include "torch/ops/common.h"
+#include "torch/composed/composed.h"
+#include "torch/ops/depthwiseConv.h"
 
 namespace serac {
 namespace {
@@ -33,6 +33,44 @@ DepthwiseShape shapeOf(const Tensor& x, const Tensor& weight, at::IntArrayRef pa
 // Tasks per thread such that one is worth starting.
 int64_t grain(const DepthwiseShape& s) { return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, s.outHeight() * s.outWidth() * s.taps() * depthwiseBlock() / 8)); }
 
+}  // namespace
+
+Tensor depthwiseValue(const Tensor& x, const Tensor& weight, const Tensor& bias, at::IntArrayRef padding) {
+  const DepthwiseShape s = shapeOf(x, weight, padding);
+  const Tensor in = x.to(at::kFloat), w = weight.to(at::kFloat).contiguous(), b = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  Tensor y = emptyLike(in, s.outHeight(), s.outWidth());
+  if (y.numel() == 0) return y;
+  const Strided from = stridedOf(in), to = stridedOf(y);
+  const float *taps = w.data_ptr<float>(), *start = b.defined() ? b.data_ptr<float>() : nullptr;
+  const int64_t blocks = (s.channels + depthwiseBlock() - 1) / depthwiseBlock();
+  at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
+    vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseForward<isa>(s, from, taps, start, to, begin, end); });
+  });
+  return y;
+}
+
+std::array<Tensor, 3> depthwiseGradients(const Tensor& x, const Tensor& weight, at::IntArrayRef padding, const Tensor& given, bool wanted) {
+  const DepthwiseShape s = shapeOf(x, weight, padding);
+  const Tensor in = x.to(at::kFloat), w = weight.to(at::kFloat).contiguous(), grad = given.to(at::kFloat);
+  const auto options = w.options().requires_grad(false);
+  Tensor dx = wanted ? emptyLike(in, s.height, s.width) : Tensor();
+  Tensor dweight = at::zeros({s.batch, s.channels, s.taps()}, options), dbias = at::zeros({s.batch, s.channels}, options);
+  if (grad.numel() > 0) {
+    const Strided from = stridedOf(in), up = stridedOf(grad), down = dx.defined() ? stridedOf(dx) : Strided{nullptr, 0, 0, 0, 0};
+    const float* taps = w.data_ptr<float>();
+    float *dw = dweight.data_ptr<float>(), *db = dbias.data_ptr<float>();
+    const int64_t blocks = (s.channels + depthwiseBlock() - 1) / depthwiseBlock();
+    at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
+      vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseBackward<isa>(s, from, taps, up, down, dw, db, begin, end); });
+    });
+  } else if (dx.defined()) {
+    dx.zero_();
+  }
+  return {dx, dweight.sum({0}).view(weight.sizes()), dbias.sum({0})};
+}
+
+namespace {
+
 // All in four dimensions; padding is top, bottom, left, right.
 struct Depthwise : torch::autograd::Function<Depthwise> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, std::vector<int64_t> padding, int64_t dtype) {
@@ -41,45 +79,16 @@ struct Depthwise : torch::autograd::Function<Depthwise> {
     ctx->save_for_backward({x, weight});
     ctx->saved_data["padding"] = padding;
     ctx->saved_data["bias"] = hasBias ? static_cast<int64_t>(bias->scalar_type()) : int64_t{-1};
-    const DepthwiseShape s = shapeOf(x, weight, padding);
-    const Tensor in = x.to(at::kFloat), w = weight.to(at::kFloat).contiguous();
-    const Tensor b = hasBias ? bias->to(at::kFloat).contiguous() : Tensor();
-    Tensor y = emptyLike(in, s.outHeight(), s.outWidth());
-    if (y.numel() > 0) {
-      const Strided from = stridedOf(in), to = stridedOf(y);
-      const float *taps = w.data_ptr<float>(), *start = hasBias ? b.data_ptr<float>() : nullptr;
-      const int64_t blocks = (s.channels + depthwiseBlock() - 1) / depthwiseBlock();
-      at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
-        vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseForward<isa>(s, from, taps, start, to, begin, end); });
-      });
-    }
-    return y.to(static_cast<at::ScalarType>(dtype));
+    return depthwiseValue(x, weight, hasBias ? *bias : Tensor(), padding).to(static_cast<at::ScalarType>(dtype));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const NoAutocast noAutocast;
     const auto saved = ctx->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1];
-    const auto padding = ctx->saved_data["padding"].toIntVector();
     const int64_t biasDtype = ctx->saved_data["bias"].toInt();
-    const DepthwiseShape s = shapeOf(x, weight, padding);
-    const Tensor in = x.to(at::kFloat), w = weight.to(at::kFloat).contiguous(), grad = grads[0].to(at::kFloat);
-    const auto options = w.options().requires_grad(false);
-    Tensor dx = x.requires_grad() ? emptyLike(in, s.height, s.width) : Tensor();
-    Tensor dweight = at::zeros({s.batch, s.channels, s.taps()}, options), dbias = at::zeros({s.batch, s.channels}, options);
-    if (grad.numel() > 0) {
-      const Strided from = stridedOf(in), up = stridedOf(grad), down = dx.defined() ? stridedOf(dx) : Strided{nullptr, 0, 0, 0, 0};
-      const float* taps = w.data_ptr<float>();
-      float *dw = dweight.data_ptr<float>(), *db = dbias.data_ptr<float>();
-      const int64_t blocks = (s.channels + depthwiseBlock() - 1) / depthwiseBlock();
-      at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
-        vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseBackward<isa>(s, from, taps, up, down, dw, db, begin, end); });
-      });
-    } else if (dx.defined()) {
-      dx.zero_();
-    }
-    return {dx.defined() ? dx.to(x.scalar_type()) : dx, dweight.sum({0}).view(weight.sizes()).to(weight.scalar_type()),
-            biasDtype < 0 ? Tensor() : dbias.sum({0}).to(static_cast<at::ScalarType>(biasDtype)), {}, {}};
+    const auto [dx, dweight, dbias] = depthwiseGradients(x, weight, ctx->saved_data["padding"].toIntVector(), grads[0], x.requires_grad());
+    return {dx.defined() ? dx.to(x.scalar_type()) : dx, dweight.to(weight.scalar_type()), biasDtype < 0 ? Tensor() : dbias.to(static_cast<at::ScalarType>(biasDtype)), {}, {}};
   }
 };
 

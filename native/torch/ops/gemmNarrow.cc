@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "torch/ops/common.h"
 #include "torch/ops/simd.h"
 
 #if defined(__x86_64__)
@@ -195,15 +196,6 @@ void gemmNarrow(bool, bool, int64_t, int64_t, int64_t, const A*, int64_t, const 
 template void gemmNarrow<float, float, float>(bool, bool, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, const float*, bool, float*, int64_t);
 
 namespace {
-
-// Calls f with a value of the element type of x: float or bfloat16.
-template <typename F>
-void forType(at::ScalarType dtype, F&& f) {
-  if (dtype == at::kBFloat16)
-    f(c10::BFloat16{});
-  else
-    f(float{});
-}
 
 // Rows or columns of x without holes: whether it is stored transposed, and the leading dimension. Copied where neither is.
 struct Stored {

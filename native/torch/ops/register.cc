@@ -24,6 +24,8 @@ void registerOperators() {
   registerPickLogProbs(operators);
   registerJoiner(operators);
   registerGlu(operators);
+  registerGatedConv(operators);
+  registerGatedAttend(operators);
   registerBypass(operators);
   registerDownsample(operators);
   registerAttention(operators);

@@ -5,16 +5,6 @@
 namespace serac {
 namespace {
 
-bool isNarrow(const Tensor& t) { return t.is_cpu() && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16); }
-
-template <typename F>
-void forType(at::ScalarType dtype, F&& f) {
-  if (dtype == at::kBFloat16)
-    f(c10::BFloat16{});
-  else
-    f(float{});
-}
-
 // to = a (where there is one) + b * mask, by rows of frames
 template <typename A, typename B, typename O>
 void addRows(const A* a, const B* b, const float* mask, O* to, int64_t rows, int64_t batch, int64_t channels) {
@@ -78,7 +68,7 @@ Tensor residual(const Tensor& x, const Tensor& part, const Optional<Tensor>& giv
   const Optional<Tensor> mask = given.has_value() && given->defined() ? given : Optional<Tensor>();
   TORCH_CHECK(x.dim() == 3 && part.sizes() == x.sizes(), "residual: x and part must be (T, N, C), they have shapes ", x.sizes(), " and ", part.sizes());
   if (mask) TORCH_CHECK(mask->dim() == 1 && mask->size(0) == x.size(1), "residual: mask must be (N), it has shape ", mask->sizes(), ", x has shape ", x.sizes());
-  if (composed() || !isNarrow(x) || !isNarrow(part) || x.numel() == 0) return mask ? x + part * mask->to(part.scalar_type()).view({1, -1, 1}) : x + part;
+  if (composed() || !isFloatOrNarrow(x) || !isFloatOrNarrow(part) || x.numel() == 0) return mask ? x + part * mask->to(part.scalar_type()).view({1, -1, 1}) : x + part;
   const NoAutocast noAutocast;
   const Tensor a = x.contiguous(), b = part.contiguous();
   const Optional<Tensor> m = mask ? Optional<Tensor>(mask->to(at::kFloat).contiguous()) : mask;

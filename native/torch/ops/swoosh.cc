@@ -60,7 +60,7 @@ void backwardExactLoop(const T* grad, const T* x, T* out, int64_t n, float shift
   });
 }
 
-// Calls f with a value of the element type; only for tensors that hasLoop().
+// Calls f with a value of the element type; only for tensors that isFloatOrNarrow().
 template <typename F>
 void forElement(const Tensor& x, F&& f) {
   if (x.scalar_type() == at::kBFloat16)
@@ -72,7 +72,7 @@ void forElement(const Tensor& x, F&& f) {
 SwooshShape shapeOf(bool left) { return left ? kSwooshL : kSwooshR; }
 
 Tensor value(const Tensor& x, bool left) {
-  if (!hasLoop(x)) return swooshByOperators(toCompute(x), shapeOf(left)).to(x.scalar_type());
+  if (!isFloatOrNarrow(x)) return swooshByOperators(toCompute(x), shapeOf(left)).to(x.scalar_type());
   const Tensor in = dense(x);
   Tensor y = at::empty_like(in);
   forElement(x, [&](auto t) {
@@ -86,7 +86,7 @@ struct SwooshBytes : torch::autograd::Function<SwooshBytes> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, bool left, const OptionalGenerator& generator) {
     const NoAutocast noAutocast;
     const SwooshShape shape = shapeOf(left);
-    if (!hasLoop(x)) {
+    if (!isFloatOrNarrow(x)) {
       const Tensor wide = toCompute(x);
       Tensor u = at::empty(wide.sizes(), wide.options()).uniform_(0, 1, generator);
       ctx->save_for_backward({logisticByOperators(wide, shape).mul(kToByte).add_(u).floor_().to(at::kByte)});
@@ -107,7 +107,7 @@ struct SwooshBytes : torch::autograd::Function<SwooshBytes> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const NoAutocast noAutocast;
     const Tensor bytes = ctx->get_saved_variables()[0];
-    if (!hasLoop(grads[0])) {
+    if (!isFloatOrNarrow(grads[0])) {
       const Tensor wide = toCompute(grads[0]);
       return {(wide * (bytes.to(wide.scalar_type()).mul_(kFromByte).sub_(0.08))).to(grads[0].scalar_type()), {}, {}};
     }
@@ -133,7 +133,7 @@ struct SwooshExact : torch::autograd::Function<SwooshExact> {
     const NoAutocast noAutocast;
     const Tensor x = ctx->get_saved_variables()[0];
     const SwooshShape shape = shapeOf(ctx->saved_data["left"].toBool());
-    if (!hasLoop(x) || grads[0].scalar_type() != x.scalar_type()) {
+    if (!isFloatOrNarrow(x) || grads[0].scalar_type() != x.scalar_type()) {
       const Tensor wide = toCompute(grads[0]);
       return {(wide * (logisticByOperators(toCompute(x), shape) - 0.08)).to(x.scalar_type()), {}};
     }

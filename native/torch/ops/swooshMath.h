@@ -44,6 +44,5 @@ inline Tensor swooshByOperators(const Tensor& x, SwooshShape shape) {
 }
 inline Tensor logisticByOperators(const Tensor& x, SwooshShape shape) { return at::sigmoid(x - shape.shift); }
 
-inline bool hasLoop(const Tensor& x) { return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16); }
 
 }  // namespace serac

@@ -1,16 +1,4 @@
-import {
-  ActivationDropoutAndLinear,
-  Balancer,
-  Conv1d,
-  depthwiseConv1d,
-  expectChannels,
-  type Init,
-  Linear,
-  Module,
-  ScheduledFloat,
-  Whiten,
-  whiteningLimit,
-} from "../../nn/index.ts";
+import { ActivationDropoutAndLinear, Balancer, Conv1d, expectChannels, type Init, Linear, Module, ScheduledFloat, Whiten, whiteningLimit } from "../../nn/index.ts";
 import { ops, type Tensor } from "../../torch/index.ts";
 import { internal } from "../../util/errors.ts";
 import { ChunkCausalDepthwiseConv1d } from "./chunkCausalDepthwiseConv1d.ts";
@@ -57,7 +45,7 @@ export class ConvolutionModule extends Module {
     this.balancer2 = this.child(
       "balancer2",
       new Balancer({
-        channelDim: 1,
+        channelDim: -1,
         minPositive: new ScheduledFloat([
           [0, 0.1],
           [8000, 0.05],
@@ -83,11 +71,13 @@ export class ConvolutionModule extends Module {
   forward(x: Tensor, { padding = null, chunkSize = -1 }: { padding?: Tensor | null; chunkSize?: number } = {}): Tensor {
     expectChannels("ConvolutionModule", x, this.channels);
     const { depthwise } = this;
-    const gated = ops.glu(this.inProj.forward(x), padding, this.balancer1.draw());
-    let y = gated.permute([1, 2, 0]); // (N, C, T)
-    y = depthwise instanceof Conv1d ? depthwiseConv1d(y, depthwise.weight, depthwise.bias, [depthwise.padding, depthwise.padding]) : depthwise.forward(y, chunkSize);
-    y = this.balancer2.forward(y).permute([2, 0, 1]); // (T, N, C)
-    return this.outProj.forward(this.whiten.forward(y));
+    const projected = this.inProj.forward(x);
+    const balance = this.balancer1.draw();
+    const y =
+      depthwise instanceof Conv1d
+        ? ops.gatedConv1d(projected, padding, balance, depthwise.weight, depthwise.bias)
+        : depthwise.forward(ops.glu(projected, padding, balance).permute([1, 2, 0]), chunkSize).permute([2, 0, 1]);
+    return this.outProj.forward(this.whiten.forward(this.balancer2.forward(y)));
   }
 
   /**

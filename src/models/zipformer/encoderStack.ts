@@ -2,7 +2,7 @@ import { Bypass, type Init, Module, ModuleList } from "../../nn/index.ts";
 import { scope, type Tensor } from "../../torch/index.ts";
 import { EncoderLayer, type EncoderLayerOptions, type StackContext } from "./encoderLayer.ts";
 import { CompactRelPositionalEncoding } from "./relPositionalEncoding.ts";
-import { Downsample, upsample } from "./resample.ts";
+import { Downsample } from "./resample.ts";
 import { cachesOf, cacheTensors, layerStateShapes } from "./streamingStates.ts";
 
 /** What a stack gets besides its input: all at the stack's own frame rate. */
@@ -88,7 +88,7 @@ export class DownsampledEncoderStack extends Module {
   forward(x: Tensor, input: StackInput): Tensor {
     return scope(() => {
       const inner = this.encoder.forward(this.downsample.forward(x), input);
-      return this.combiner.forward(x, upsample(inner, this.downsample.factor).slice(0, 0, x.size(0)));
+      return this.combiner.forward(x, inner, { repeat: this.downsample.factor });
     });
   }
 
@@ -101,7 +101,7 @@ export class DownsampledEncoderStack extends Module {
   streamingForward(x: Tensor, states: readonly Tensor[], mask: Tensor): StreamedChunk {
     return scope(() => {
       const inner = this.encoder.streamingForward(this.downsample.forward(x), states, mask);
-      return { x: this.combiner.forward(x, upsample(inner.x, this.downsample.factor)), states: inner.states };
+      return { x: this.combiner.forward(x, inner.x, { repeat: this.downsample.factor }), states: inner.states };
     });
   }
 }

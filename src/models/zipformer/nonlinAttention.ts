@@ -38,9 +38,7 @@ export class NonlinAttention extends Module {
     expectChannels("NonlinAttention", x, this.channels);
     const { hidden } = this;
     const [s, values, y] = this.inProj.forward(x).split([hidden, hidden, hidden], -1) as [Tensor, Tensor, Tensor];
-    const gated = this.whiten1.forward(values).mul(this.balancer.forward(s).tanh());
-    const attended = ops.attend(weights, gated); // (T, N, H)
-    return this.whiten2.forward(this.outProj.forward(y.mul(attended)));
+    return this.whiten2.forward(this.outProj.forward(ops.gatedAttend(weights, this.balancer.forward(s), this.whiten1.forward(values), y)));
   }
 
   /**

@@ -17,12 +17,3 @@ export class Downsample extends Module {
     return ops.downsample(x, this.bias.softmax(0));
   }
 }
-
-/** Every frame `factor` times. @param x (T, N, C) @returns (T factor, N, C) */
-export function upsample(x: Tensor, factor: number): Tensor {
-  const [frames, batch, channels] = x.shape as [number, number, number];
-  return x
-    .unsqueeze(1)
-    .expand([frames, factor, batch, channels])
-    .reshape([frames * factor, batch, channels]);
-}

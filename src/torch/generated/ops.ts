@@ -16,6 +16,8 @@ const op_depthwise_conv2d = operator("serac::depthwise_conv2d");
 const op_downsample = operator("serac::downsample");
 const op_dropout_shared = operator("serac::dropout_shared");
 const op_feedforward = operator("serac::feedforward");
+const op_gated_attend = operator("serac::gated_attend");
+const op_gated_conv1d = operator("serac::gated_conv1d");
 const op_glu = operator("serac::glu");
 const op_joiner_log_probs = operator("serac::joiner_log_probs");
 const op_limit_param_value = operator("serac::limit_param_value");
@@ -67,9 +69,9 @@ export function bmm(a: Tensor, b: Tensor, add?: Tensor | null): Tensor {
   return invoke(op_bmm, a, b, add) as Tensor;
 }
 
-/** serac::bypass(Tensor input, Tensor output, Tensor scale) -> Tensor */
-export function bypass(input: Tensor, output: Tensor, scale: Tensor): Tensor {
-  return invoke(op_bypass, input, output, scale) as Tensor;
+/** serac::bypass(Tensor input, Tensor output, Tensor scale, int repeat=1) -> Tensor */
+export function bypass(input: Tensor, output: Tensor, scale: Tensor, repeat?: number): Tensor {
+  return invoke(op_bypass, input, output, scale, repeat) as Tensor;
 }
 
 /** serac::conv2d(Tensor x, Tensor weight, Tensor? bias, int[2] stride, int[2] padding) -> Tensor */
@@ -100,6 +102,16 @@ export function dropoutShared(x: Tensor, p: number, sharedDim: number, generator
 /** serac::feedforward(Tensor x, Tensor weight1, Tensor bias1, Tensor weight2, Tensor bias2, float[] balance, float dropout_p, Generator? generator=None) -> Tensor */
 export function feedforward(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, balance: readonly number[], dropoutP: number, generator?: Generator | null): Tensor {
   return invoke(op_feedforward, x, weight1, bias1, weight2, bias2, balance, dropoutP, generator) as Tensor;
+}
+
+/** serac::gated_attend(Tensor weights, Tensor s, Tensor values, Tensor y) -> Tensor */
+export function gatedAttend(weights: Tensor, s: Tensor, values: Tensor, y: Tensor): Tensor {
+  return invoke(op_gated_attend, weights, s, values, y) as Tensor;
+}
+
+/** serac::gated_conv1d(Tensor x, Tensor? mask, float[] balance, Tensor weight, Tensor? bias=None) -> Tensor */
+export function gatedConv1d(x: Tensor, mask: Tensor | null | undefined, balance: readonly number[], weight: Tensor, bias?: Tensor | null): Tensor {
+  return invoke(op_gated_conv1d, x, mask, balance, weight, bias) as Tensor;
 }
 
 /** serac::glu(Tensor x, Tensor? mask, float[] balance) -> Tensor */
