@@ -141,7 +141,7 @@ Tensor gatedAttend(const Tensor& weights, const Tensor& s, const Tensor& values,
   TORCH_CHECK(weights.dim() == 3 && weights.size(0) == y.size(1) && weights.size(1) == y.size(0) && weights.size(2) == y.size(0), kName, ": weights must be (N, T, T), they have shape ", weights.sizes(), ", y has shape ", y.sizes());
   const at::ScalarType dtype = autocastDtype(y);
   const bool own = !composed() && hasGemm() && isFloatOrNarrow(weights) && isFloatOrNarrow(y) && s.scalar_type() == y.scalar_type() && values.scalar_type() == y.scalar_type() && dtype == y.scalar_type() && y.numel() > 0;
-  if (y.numel() == 0) return y * (values * s.tanh());
+  if (y.numel() == 0) return y * (values * s.tanh()) + 0 * weights.sum();  // nothing, with gradients for all
   if (!own) return y * composition::attend(weights, values * s.tanh());
   const NoAutocast noAutocast;
   const Tensor w = weights.contiguous(), a = withoutHoles(s), v = withoutHoles(values), f = withoutHoles(y);

@@ -47,8 +47,9 @@ Tensor gatedConv1d(const Tensor& x, const Optional<Tensor>& givenMask, at::Array
   TORCH_CHECK(weight.dim() == 3 && weight.size(0) * 2 == x.size(2) && weight.size(1) == 1 && weight.size(2) % 2 == 1, kName, ": weight must be (C, 1, K), K odd, it has shape ", weight.sizes(), ", x has shape ", x.sizes());
   if (bias) TORCH_CHECK(bias->dim() == 1 && bias->size(0) == weight.size(0), kName, ": bias has shape ", bias->sizes(), ", weight has shape ", weight.sizes());
   const at::ScalarType dtype = autocastDtype(x);
+  if (x.numel() == 0) return (composition::glu(x, mask, balance) + 0 * weight.sum() + (bias ? 0 * bias->sum() : at::zeros({}, x.options()))).to(dtype);  // nothing, with gradients for all
   // What autocast would round between the two is rounded here only where x is narrow already.
-  const bool own = !composed() && isFloatOrNarrow(x) && isFloatOrNarrow(weight) && (!bias || isFloatOrNarrow(*bias)) && dtype == x.scalar_type() && x.numel() > 0;
+  const bool own = !composed() && isFloatOrNarrow(x) && isFloatOrNarrow(weight) && (!bias || isFloatOrNarrow(*bias)) && dtype == x.scalar_type();
   if (!own) {
     const Tensor y = composition::glu(x, mask, balance).permute({1, 2, 0}).to(dtype);
     const int64_t half = (weight.size(2) - 1) / 2;

@@ -45,6 +45,18 @@ const symbolsOf = (shape: readonly number[], classes: number): Tensor => {
     .to({ dtype: "int64" })
     .reshape([...shape]);
 };
+/** Rows of lm at every frame, `range` of them that rise with the frames, and the log-probabilities of some symbol there and of blank. */
+const joined =
+  (range: number, blank: number): Call =>
+  (am, lm, weight, bias) => {
+    const [batch, frames] = am.shape as [number, number];
+    const starts = arange(0, frames)
+      .floorDivide(5)
+      .clampMax(lm.size(1) - range)
+      .view([1, -1, 1]); // prettier-ignore
+    const ranges = starts.add(arange(0, range)).expand([batch, frames, range]).to({ dtype: "int64" }); // prettier-ignore
+    return flat(...ops.joinerLogProbs(am, lm, ranges, weight, bias ?? null, symbolsOf([batch, frames, range], weight.size(0)), blank));
+  };
 const boundaryOf = (px: Tensor, py: Tensor): number[][] => Array.from({ length: px.size(0) }, (_, n) => [0, 0, Math.max(0, px.size(1) - n), py.size(2)]);
 const lattice =
   (modified: boolean): Call =>
@@ -171,7 +183,32 @@ export const cases: Record<string, Case[]> = {
     { call: (x) => ops.glu(x, null, []), shapes: ["9x2x10", "1x1x2", "5x3x66", "211x3x194"], empty: ["0x2x8", "3x0x8"] },
     { call: (x) => ops.glu(x, padded(lengthsOf(x.size(1), x.size(0)), x.size(0)), range), shapes: ["9x2x10", "17x3x38", "211x3x194"], empty: ["3x0x8"] },
   ],
+  gated_conv1d: [
+    { call: (x, w, b) => ops.gatedConv1d(x, null, [], w, b), shapes: ["9x2x10 5x1x3 5", "1x1x2 1x1x1 1"], empty: ["0x2x10 5x1x3 5"] },
+    {
+      call: (x, w) => ops.gatedConv1d(x, padded(lengthsOf(x.size(1), x.size(0)), x.size(0)), range, w),
+      shapes: ["17x3x38 19x1x7", "2x3x66 33x1x31", "211x3x194 97x1x15"],
+      empty: ["3x0x38 19x1x7"],
+    },
+  ],
+  gated_attend: [
+    {
+      call: (w, s, values, y) => ops.gatedAttend(w, s, values, y),
+      shapes: ["2x7x7 7x2x33 7x2x33 7x2x33", "1x1x1 1x1x1 1x1x1 1x1x1", "3x131x131 131x3x67 131x3x67 131x3x67"],
+      empty: ["2x0x0 0x2x5 0x2x5 0x2x5", "0x3x3 3x0x5 3x0x5 3x0x5"],
+    },
+    {
+      call: (w, x) => ops.gatedAttend(w, ...(x.chunk(3, 2) as [Tensor, Tensor, Tensor])), // of one projection
+      shapes: ["3x5x5 5x3x27"],
+      empty: ["3x5x5 5x3x0"],
+    },
+  ],
   bypass: [
+    {
+      call: (a, b, s) => ops.bypass(a, b, s, 4),
+      shapes: ["9x3x5 3x3x5 5", "1x1x1 1x1x1 1", "17x2x33 5x2x33 2x33", "211x3x97 53x3x97 97"],
+      empty: ["0x2x3 0x2x3 3"],
+    },
     {
       call: (a, b, s) => ops.bypass(a, b, s),
       shapes: ["9x3x5 9x3x5 5", "1x1x1 1x1x1 1", "4x3x33 4x3x33 3x33", "211x3x97 211x3x97 97"],
@@ -254,6 +291,10 @@ export const cases: Record<string, Case[]> = {
       shapes: ["2x3x5", "4x33", "1x1", "3x7x5x19", "5x23x7x101"],
       empty: ["0x3x5", "2x0x5"],
     },
+  ],
+  joiner_log_probs: [
+    { call: joined(3, 1), shapes: ["2x70x19 2x5x19 11x19 11", "1x1x1 1x3x1 2x1 2", "3x41x67 3x9x67 101x67 101"], empty: ["2x0x5 2x3x5 7x5 7", "0x4x5 0x3x5 7x5 7"] },
+    { call: joined(1, 0), shapes: ["3x4x6 3x2x6 33x6"], empty: ["0x4x6 0x2x6 33x6"] },
   ],
   mutual_information: [
     {

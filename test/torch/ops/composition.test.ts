@@ -11,6 +11,14 @@ test("shapes that do not fit are refused by name", () => {
   expect(() => ops.glu(randn([3, 2, 5]), null, [])).toThrow(/glu: x must be/);
   expect(() => ops.glu(randn([3, 2, 4]), null, [1])).toThrow(/glu: balance must be/);
   expect(() => ops.bypass(randn([3, 2, 4]), randn([3, 2, 5]), randn([4]))).toThrow(/bypass: input and output/);
+  expect(() => ops.bypass(randn([3, 2, 4]), randn([3, 2, 4]), randn([4]), 2)).toThrow(/bypass: input and output must be \(T, N, C\) and \(T \/ 2, N, C\)/);
+  expect(() => ops.gatedConv1d(randn([3, 2, 4]), null, [], randn([2, 1, 2]))).toThrow(/gated_conv1d: weight must be \(C, 1, K\), K odd/);
+  expect(() => ops.gatedAttend(randn([2, 3, 4]), randn([3, 2, 4]), randn([3, 2, 4]), randn([3, 2, 4]))).toThrow(/gated_attend: weights must be \(N, T, T\)/);
+  const ids = zeros([1, 2, 1], { dtype: "int64" });
+  const joiner = (ranges: Tensor, symbols: Tensor): unknown => ops.joinerLogProbs(randn([1, 2, 4]), randn([1, 3, 4]), ranges, randn([5, 4]), null, symbols, 0);
+  expect(() => joiner(ids.add(3), ids)).toThrow(/joiner_log_probs: a range is outside of the 3 rows/);
+  expect(() => joiner(ids, ids.sub(1))).toThrow(/joiner_log_probs: a symbol is none of 5/);
+  expect(() => joiner(ids, ids.squeeze(2))).toThrow(/joiner_log_probs: symbols must be int64/);
   expect(() => ops.residual(randn([3, 2, 4]), randn([3, 2, 4]), randn([3]))).toThrow(/residual: mask must be/);
   expect(() => ops.pickLogProbs(randn([2, 3]), tensor([0, 3], { dtype: "int64" }), 0)).toThrow(/pick_log_probs: a symbol is none of 3/);
   expect(() => ops.downsample(zeros([0, 2, 4]), randn([2]))).toThrow(/downsample: x has no frames/);
