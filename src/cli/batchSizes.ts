@@ -1,6 +1,7 @@
 import { trainOptions } from "../train/options.ts";
 import { ConfigError } from "../util/errors.ts";
 import { boolean, choice, integer, number, path, type Schema, string } from "../util/options.ts";
+import { showBytes } from "../util/progress.ts";
 import { command } from "./command.ts";
 
 /** Options of training that a step's memory depends on. */
@@ -41,7 +42,7 @@ export const batchSizes = command({
     const { parseOptions } = await import("../util/options.ts");
     const { checkTrainOptions } = await import("../train/options.ts");
     const { findBatchSizes, mergeBuckets, showBucket } = await import("../train/batchSizes/search.ts");
-    const { boundMemory, deviceMemory, readBytes, showBytes } = await import("../train/batchSizes/memory.ts");
+    const { boundMemory, deviceMemory, readBytes } = await import("../train/batchSizes/memory.ts");
     const { TrialStep } = await import("../train/batchSizes/trialStep.ts");
     const { modelOptions, openCheckpoint, readTokenizer } = await import("../models/index.ts");
     const { checkDevice, setThreads } = await import("../torch/index.ts");

@@ -35,6 +35,11 @@ export class Output {
     this.say(["Next:", ...commands.map((command) => `  ${command}`)].join("\n"));
   }
 
+  /** True where talk goes to a terminal, whose last line can be painted again. */
+  get isTerminal(): boolean {
+    return this.streams.stderr.isTTY === true;
+  }
+
   /**
    * @param from how much was done before
    * @returns progress with rate and time left, on stderr; lines that are said meanwhile stand above it

@@ -1,16 +1,20 @@
 /** What the commands that train share: progress, the result, what to type next. */
 import type { TrainReporter, TrainResult } from "../train/index.ts";
+import { showBytes, showNumber } from "../util/progress.ts";
 import type { Output } from "./output.ts";
 
-/** Tells the terminal how training goes. */
+/** Tells how training goes: lines of the log, and on a terminal a line that is painted again after every batch. */
 export function terminalReporter(out: Output): TrainReporter {
-  let progress: ReturnType<typeof out.progress> | undefined;
+  const say = (line: string): void => out.say(line);
+  if (!out.isTerminal) return { say };
+  let line: { progress: ReturnType<typeof out.progress>; epoch: number } | undefined;
   return {
-    say: (line) => out.say(line),
-    progress(done, total, note) {
-      if (done === 1 || !progress) progress = out.progress(total, "batches", "", done - 1);
-      progress.update(done, note);
-      if (total !== undefined && done >= total) progress.finish();
+    say,
+    progress({ epoch, numEpochs, done, total, loss, audioRate, peakBytes }) {
+      if (line?.epoch !== epoch) line = { epoch, progress: out.progress(total, "batches", `epoch ${epoch}/${numEpochs}`, done - 1) };
+      const memory = peakBytes === undefined ? "" : `, peak ${showBytes(peakBytes)}`;
+      line.progress.update(done, `loss ${loss.toPrecision(4)}, ${showNumber(audioRate)} s of audio/s${memory}`);
+      if (total !== undefined && done >= total) line.progress.finish();
     },
   };
 }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { LoaderState, SpeechBatch } from "../data/index.ts";
 import { batchPath, disposeCheckpoint, epochPath, saveCheckpoint, startAverage, updateAverage } from "../models/index.ts";
 import { errorRate } from "../text/index.ts";
-import { checkDevice, scope, setThreads, type Tensor } from "../torch/index.ts";
+import { checkDevice, peakBytes, scope, setThreads, type Tensor } from "../torch/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
 import { BadBatches, describeBatch } from "./badBatches.ts";
@@ -27,12 +27,28 @@ import { checkBins, type TrainData, type TrainEpoch } from "./trainData.ts";
 import { type GradientWatch, Updater } from "./updater.ts";
 import { type Validation, validate } from "./validate.ts";
 
+/** How far an epoch is. */
+export interface TrainProgress {
+  epoch: number;
+  numEpochs: number;
+  /** Batches of the epoch, those that were passed over included. */
+  done: number;
+  /** Batches of the epoch, where that is known. */
+  total: number | undefined;
+  /** Per frame, of about the last --reset-interval batches. */
+  loss: number;
+  /** Seconds of audio a second, since the epoch began or was gone on with. */
+  audioRate: number;
+  /** The most bytes that CPU tensors held so far; undefined on other devices. */
+  peakBytes: number | undefined;
+}
+
 /** Who is told how training goes. */
 export interface TrainReporter {
   /** A line worth reading. */
   say(line: string): void;
-  /** How far the epoch is: batches done of all, where that is known, and what to show beside. */
-  progress?(done: number, total: number | undefined, note: string): void;
+  /** How far the epoch is, after every batch. */
+  progress?(progress: TrainProgress): void;
 }
 
 /** What training came to. */
@@ -299,11 +315,10 @@ class Trainer {
       trained++;
       audioSeconds += batch.audioSeconds;
       if (sums) this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
-      const { done, total } = batches;
+      const { done } = batches;
       const batchIdx = done - 1; // as icefall counts them
       const rate = audioSeconds / ((performance.now() - started) / 1000);
-      if (this.total)
-        this.report.progress?.(done, total, `epoch ${epoch}/${options.numEpochs}, loss ${perFrame(this.total).loss?.toPrecision(4)}, ${rate.toFixed(0)} s of audio/s`);
+      this.tellProgress(rate);
       if (this.diagnostics && done >= diagnosedBatches) return true;
       this.gradScale.afterBatch(batchIdx);
       if (sums && batchIdx % options.logInterval === 0) this.logBatch(batch, sums, rate, batchIdx);
@@ -323,6 +338,14 @@ class Trainer {
     updater.apply();
     if (trained === 0) throw this.data.train.noneUsable();
     return true;
+  }
+
+  private tellProgress(audioRate: number): void {
+    const { report, batches, total: sums, epoch, options } = this;
+    if (!report.progress || !batches || !sums) return;
+    const { done, total } = batches;
+    const peak = options.device === "cpu" ? peakBytes() : undefined;
+    report.progress({ epoch, numEpochs: options.numEpochs, done, total, loss: perFrame(sums).loss as number, audioRate, peakBytes: peak });
   }
 
   /** The next batch. Where the data cannot be read any more, what was learnt is kept. */

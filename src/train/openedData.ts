@@ -15,16 +15,15 @@ import {
 import type { SentencePiece } from "../text/index.ts";
 import { ManifestError, messageOf, TrainError } from "../util/errors.ts";
 import type { CutTransform } from "./augment.ts";
+import { type DataStatistics, dataStatistics } from "./dataStatistics.ts";
 import type { TrainOptions } from "./options.ts";
 
 /** Data that was opened: what to sample from and how, and what was left out. */
-export interface OpenedData {
+export interface OpenedData extends DataStatistics {
   /** What messages call it: manifests, or where the block stands. */
   name: string;
   /** @throws what `createSampler` throws */
   createSampler(): Promise<CutSampler>;
-  /** Seconds of each utterance, ascending. */
-  durations: Float64Array;
   sources: number;
   infinite: boolean;
   leftOut: LeftOut;
@@ -54,16 +53,23 @@ export interface OpenContext {
 }
 
 /** What is known of data before anything of it is sampled. */
-export type DescribedData = Pick<OpenedData, "name" | "durations" | "sources" | "infinite" | "leftOut">;
+export type DescribedData = Pick<OpenedData, "name" | "sources" | "infinite" | "leftOut" | keyof DataStatistics>;
 
 /** Frames that an utterance shall have besides its symbols: June 2026's recipe leaves out those with T - 2 < tokens, the seed's those with T < tokens. */
 export const spareFramesOf = ({ recipe }: Pick<TrainOptions, "recipe">): number => (recipe === "2026" ? 2 : 0);
 
 /** Opens the keys of a block, with what training leaves out. */
 export async function openConfig(keys: ConfigNode, { options, tokenizer, tokenizerKey, say }: OpenContext, bounds: { min: number; max: number }): Promise<OpenedSources> {
+  // Filter and counter look at the same text, one after the other.
+  let last: { text: string; ids: ArrayLike<number> } | undefined;
+  const encode = (text: string): ArrayLike<number> => {
+    if (last?.text !== text) last = { text, ids: tokenizer.encode(text) };
+    return last.ids;
+  };
   try {
     return await openSources(keys, {
-      countTokens: (text) => tokenizer.encode(text).length,
+      countTokens: (text) => encode(text).length,
+      countAlways: true,
       tokensKey: tokenizerKey,
       filter: {
         key: `${tokenizerKey}-${bounds.min}-${bounds.max}-${options.sampleRate}-${options.useCtc}-${options.recipe}`.replace(/[^\w-]/g, "_"),
@@ -73,7 +79,7 @@ export async function openConfig(keys: ConfigNode, { options, tokenizer, tokeniz
           sampleRate: options.sampleRate,
           ctc: options.useCtc,
           spareFrames: spareFramesOf(options),
-          encode: (text) => tokenizer.encode(text),
+          encode,
           unkId: tokenizer.unkId,
         }),
       },
@@ -91,18 +97,11 @@ export async function openConfig(keys: ConfigNode, { options, tokenizer, tokeniz
   }
 }
 
-/** Counts utterances and their seconds. */
+/** Counts utterances, their seconds and their tokens. */
 export async function describe(name: string, { leaves, infinite }: Pick<OpenedSources, "leaves" | "infinite">): Promise<DescribedData> {
   const leftOut = new LeftOut();
   for (const leaf of leaves) leftOut.addAll(leaf.leftOut);
-  const durations = new Float64Array(leaves.reduce((sum, leaf) => sum + leaf.source.length, 0));
-  let count = 0;
-  for (const leaf of leaves)
-    for await (const { duration } of itemsOf(leaf.source)) {
-      durations[count] = duration;
-      count++;
-    }
-  return { name, infinite, leftOut, sources: leaves.length, durations: durations.sort() };
+  return { name, infinite, leftOut, sources: leaves.length, ...(await dataStatistics(leaves.map(({ source }) => source))) };
 }
 
 /** Items of a source, in order. */
@@ -124,12 +123,4 @@ export function withSpeeds(source: ItemSource<SourceCut>, { speedPerturb, seed, 
 export async function samplerOf(source: ItemSource<SourceCut>, options: SamplerOptions): Promise<CutSampler> {
   const sampler = await createSampler(source, options);
   return { sampler, warnings: sampler.warnings, leftOut: sampler.leftOut };
-}
-
-/** "2,700 utterances, 0.32 h, 0.14 to 2.3 s (median 0.42)" */
-export function describeData({ durations, sources, infinite }: Pick<OpenedData, "durations" | "sources" | "infinite">): string {
-  const at = (q: number): string => String(Number((durations[Math.min(durations.length - 1, Math.floor(q * durations.length))] as number).toPrecision(3)));
-  const hours = durations.reduce((sum, duration) => sum + duration, 0) / 3600;
-  const of = sources === 1 ? "" : ` of ${sources} sources`;
-  return `${durations.length} utterances${of}, ${hours.toFixed(2)} h${infinite ? ", without end" : ""}, ${at(0)} to ${at(1)} s (median ${at(0.5)}, 95 % below ${at(0.95)})`;
 }

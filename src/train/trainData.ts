@@ -20,8 +20,9 @@ import {
 } from "../data/index.ts";
 import { ConfigError, type SeracError, TrainError } from "../util/errors.ts";
 import { specAugmentOf } from "./augment.ts";
+import { describeData, describeTokens } from "./dataStatistics.ts";
 import { openTrainData, openValidData } from "./openData.ts";
-import { describeData, type OpenContext, type OpenedData, spareFramesOf } from "./openedData.ts";
+import { type OpenContext, type OpenedData, spareFramesOf } from "./openedData.ts";
 import type { TrainOptions } from "./options.ts";
 
 /** The event loop turns once a step while training, and a batch takes a few turns from its manifest's lines to its features. */
@@ -150,6 +151,8 @@ export class TrainData {
     const { options, say } = context;
     const train = await openTrainData(context);
     say(`training data: ${describeData(train)}`);
+    const tokens = describeTokens(train);
+    if (tokens) say(`training data: ${tokens}`);
     for (const line of train.leftOut.lines()) say(`left out: ${line}`);
     if (train.infinite && options.limitTrainBatches === 0)
       throw new ConfigError("CONFIG_BAD_VALUE", {

@@ -41,6 +41,9 @@ export function showNumber(value: number): string {
   return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
 }
 
+/** @returns bytes as people read them: 1.24 GB, 35.1 MB */
+export const showBytes = (bytes: number): string => (bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`);
+
 /** Counts work done and writes it; never more often than ten times a second. */
 export class Progress {
   private done: number;

@@ -18,6 +18,8 @@ import { sharLeaf } from "./shar.ts";
 export interface OpenSourcesOptions {
   /** Counts tokens of a text: for 2-D bins, min_tps and max_tps. */
   countTokens?: ((text: string, lang: string | undefined) => number) | undefined;
+  /** Counts them also where nothing depends on them: to be told of. */
+  countAlways?: boolean | undefined;
   /** Names what counts (letters, digits, - and _), so that counts are kept in indices; without it they are counted again at each start. */
   tokensKey?: string | undefined;
   /** Leaves out utterances beyond what the config says. */
@@ -95,7 +97,7 @@ class Opener {
         message: "max_open_streams does not go with force_finite or metadata_only: shards are drawn with replacement, so that one pass would miss some",
         fix: "leave out one of them",
       });
-    const part = await this.part(tree, needsTokens);
+    const part = await this.part(tree, needsTokens || (this.options.countAlways ?? false));
     return { source: part.source, config, places, leaves: part.leaves, infinite: part.infinite };
   }
 

@@ -31,9 +31,6 @@ export function readBytes(text: string): number | undefined {
   return bytes > 0 ? bytes : undefined;
 }
 
-/** "1.24 GB" */
-export const showBytes = (bytes: number): string => (bytes >= 1e9 ? `${(bytes / 1e9).toFixed(2)} GB` : `${(bytes / 1e6).toFixed(1)} MB`);
-
 /**
  * Bounds the memory of tensors. On a GPU the rest of its memory is taken away, since libtorch's allocator there has no bound of ours.
  * @returns what lifts the bound

@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 import { modelOptions } from "../../../src/models/index.ts";
 import { allocatedBytes, limitMemory, liveTensors, scope, zeros } from "../../../src/torch/index.ts";
-import { boundMemory, deviceMemory, readBytes, showBytes } from "../../../src/train/batchSizes/memory.ts";
+import { boundMemory, deviceMemory, readBytes } from "../../../src/train/batchSizes/memory.ts";
 import { findBatchSizes } from "../../../src/train/batchSizes/search.ts";
 import { TrialStep } from "../../../src/train/batchSizes/trialStep.ts";
 import { checkTrainOptions, trainOptions } from "../../../src/train/options.ts";
 import { parseOptions } from "../../../src/util/options.ts";
+import { showBytes } from "../../../src/util/progress.ts";
 import { collectUntil } from "../../torch/collect.ts";
 import { toneShape } from "../tones.ts";
 
