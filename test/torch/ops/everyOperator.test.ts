@@ -90,10 +90,11 @@ describe.each(differentiable.filter(([, list]) => list.length > 0))("%s, gradien
         scope(() => {
           const wide = inputsOf(shapes, 1);
           const upstream = upstreamOf(expected(one, wide).y);
-          const { grads } = expected(one, wide, upstream);
+          const { y, grads } = expected(one, wide, upstream);
           for (const [layout, lay] of Object.entries(layouts)) {
             for (const dtype of inDouble.has(layout) ? (["float64", "float32"] as const) : (["float32"] as const)) {
               const own = gradients(one.call, as(wide, dtype).map(lay), lay(upstream.to({ dtype })));
+              expect(distance(own.y, y), `${shapes} in ${dtype}, ${layout}`).toBeLessThan(dtype === "float64" ? 1e-9 : 1e-5);
               own.grads.forEach((g, i) => {
                 const what = `gradient ${i} of ${shapes} in ${dtype}, ${layout}`;
                 expect(g.dtype, what).toBe(dtype);
