@@ -5,7 +5,7 @@
 import { type Distribution, distribution, type Histogram, histogramOf, Numbers } from "./distribution.ts";
 import { isSkipped } from "./entry.ts";
 import type { ManifestSpec } from "./inputs.ts";
-import { durationOf, firstKey, rateKeys, textOf } from "./keys.ts";
+import { audioKeys, durationOf, firstKey, rateKeys, textOf } from "./keys.ts";
 import { eachManifestLine, type ManifestObject, type ReadLinesOptions } from "./lines.ts";
 import { maxNames, type Share, Shares } from "./shares.ts";
 import { TextCounter } from "./textCounter.ts";
@@ -32,7 +32,17 @@ export interface ManifestStats {
   keys: Record<string, number>;
 }
 
-/** Counts what lines hold; feed it, then ask. */
+const objectOf = (value: unknown): ManifestObject => (typeof value === "object" && value !== null ? (value as ManifestObject) : {});
+
+/** A cut of lhotse with what its recording and supervisions say under NeMo's names. */
+function withSupervisions(line: ManifestObject): ManifestObject {
+  const supervisions = (line["supervisions"] as unknown[]).map(objectOf);
+  const first = (key: string): unknown => supervisions.map((one) => one[key]).find((value) => value !== undefined && value !== null);
+  const texts = supervisions.map(({ text }) => text).filter((text) => typeof text === "string" && text !== "");
+  return { duration: line["duration"], text: texts.join(" "), lang: first("language"), speaker: first("speaker"), sampling_rate: objectOf(line["recording"])["sampling_rate"] };
+}
+
+/** Counts what lines hold, those of NeMo's manifests and lhotse's cuts; feed it, then ask. */
 export class StatsCollector {
   private utterances = 0;
   private skipped = 0;
@@ -48,11 +58,12 @@ export class StatsCollector {
   private readonly keys = new Map<string, { key: string; count: number }>();
   private readonly keyOrder: { key: string; count: number }[] = [];
 
-  add(line: ManifestObject): void {
-    if (isSkipped(line)) {
+  add(read: ManifestObject): void {
+    if (isSkipped(read)) {
       this.skipped++;
       return;
     }
+    const line = Array.isArray(read["supervisions"]) && firstKey(read, audioKeys) === undefined ? withSupervisions(read) : read;
     this.utterances++;
     const duration = durationOf(line);
     const seconds = duration ?? 0;
@@ -65,7 +76,7 @@ export class StatsCollector {
     const text = textOf(line);
     if (text === undefined || text === "") this.emptyTexts++;
     else this.texts.add(text, seconds);
-    this.countKeys(line);
+    this.countKeys(read);
     const rate = firstKey(line, rateKeys);
     if (rate !== undefined) this.rates.add(String(line[rate]), seconds);
     const { lang, target_lang: target, speaker } = line;

@@ -259,6 +259,28 @@ describe("manifestStats", () => {
     expect(stats.histogram?.counts.reduce((sum, count) => sum + count, 0)).toBe(3);
   });
 
+  test("cuts of lhotse tell by their supervisions and recordings", async () => {
+    const cut = (id: string, duration: number, texts: string[]) => ({
+      id,
+      start: 0,
+      duration,
+      channel: 0,
+      supervisions: texts.map((text, i) => ({ id: `${id}-${i}`, recording_id: id, start: 0, duration, channel: 0, text, language: "English", speaker: "7" })),
+      recording: { id, sources: [{ type: "file", channels: [0], source: "a.flac" }], sampling_rate: 16000, num_samples: 16000 * duration, duration },
+      type: "MonoCut",
+    });
+    const stats = await manifestStats(manifest("cuts.jsonl", [cut("a", 2, ["ONE TWO", "THREE"]), cut("b", 4, [])]));
+    expect(stats).toMatchObject({
+      utterances: 2,
+      seconds: 6,
+      emptyTexts: 1,
+      words: { total: 3, distinct: 3 },
+      languages: { English: { utterances: 1, seconds: 2 } },
+      speakers: { distinct: 1 },
+      samplingRates: { "16000": { utterances: 2, seconds: 6 } },
+    });
+  });
+
   test("percentiles of rates are within 0.1 % of exact ones, and words are told apart", async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.tuple(fc.integer({ min: 1, max: 30 }), fc.double({ min: 0.1, max: 60, noNaN: true })), { minLength: 1, maxLength: 60 }), async (items) => {
