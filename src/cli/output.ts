@@ -60,7 +60,11 @@ export class Output {
     this.controller = controller;
     for (const name of ["SIGINT", "SIGTERM"] as const) {
       process.on(name, () => {
-        if (controller.signal.aborted) process.exit(130);
+        if (controller.signal.aborted) {
+          // Not by process.exit, which waits for threads: one may be writing to a disk that does not answer.
+          process.removeAllListeners(name);
+          process.kill(process.pid, name);
+        }
         this.say("serac: stopping; press Ctrl-C again to stop without saving");
         controller.abort();
       });

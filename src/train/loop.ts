@@ -25,7 +25,7 @@ import { checkpointOf, loadResumable, makeParts, type RunParts, restoreParts, sa
 import type { Tokens } from "./tokens.ts";
 import { checkBins, type TrainData, type TrainEpoch } from "./trainData.ts";
 import { type GradientWatch, Updater } from "./updater.ts";
-import { type Validation, validate } from "./validate.ts";
+import { validate } from "./validate.ts";
 
 /** How far an epoch is. */
 export interface TrainProgress {
@@ -122,6 +122,8 @@ class Trainer {
   private saved: { state: LoaderState; batchesDone: number } | undefined;
   /** Batches that the checkpoint has behind it. */
   private resumedFrom = 0;
+  /** True where the validation behind the last batch was broken off, and is still to be made. */
+  private validationDue = false;
   /** The checkpoint to go on from, where this epoch has nothing to save yet. */
   private goesOn: { path: string; flag: string } | undefined;
   private total: LossSums | undefined;
@@ -197,6 +199,7 @@ class Trainer {
       ...(bestValidLoss === undefined ? {} : { validLoss: bestValidLoss, validEpoch: bestValidEpoch ?? -1 }),
     });
     this.total = extra?.["totalLoss"] as LossSums | undefined;
+    this.validationDue = extra?.["validationDue"] === true;
     // A run may have been killed between an epoch's file and the copies of it.
     const isEpochs = state.batchesDone === 0 && state.random !== undefined && path === epochPath(this.options.expDir, state.epoch) && path.endsWith(".pt");
     if (isEpochs) this.saver.copyBest(path, { bestTrain: bestTrainEpoch === state.epoch, bestValid: bestValidEpoch === state.epoch });
@@ -261,7 +264,12 @@ class Trainer {
       }
       const loss = this.total && (perFrame(this.total).loss as number);
       if (loss !== undefined && loss < best.trainLoss) Object.assign(best, { trainLoss: loss, trainEpoch: this.epoch });
-      await this.validateNow(options.werInterval > 0 && (this.epoch % options.werInterval === 0 || this.epoch === numEpochs));
+      const wer = options.werInterval > 0 && (this.epoch % options.werInterval === 0 || this.epoch === numEpochs);
+      if (!(await this.validateNow(wer, signal))) {
+        interrupted = true;
+        path = await this.leave(); // behind the last batch: going on begins with the validation
+        break;
+      }
       path = await this.save({ complete: true });
       this.goesOn = { path, flag: `--start-epoch ${this.epoch + 1}` };
     }
@@ -308,6 +316,11 @@ class Trainer {
     for (;;) {
       const stop = signal?.aborted || (options.maxSteps > 0 && updater.b >= options.maxSteps);
       if (!batches.atEnd && stop && updater.isWhole) return false;
+      if (this.validationDue) {
+        await this.validateNow(false, signal); // of the batch behind which the run was stopped
+        model.train({ random, generator });
+        this.validationDue = false;
+      }
       const batch = await this.nextOf(batches);
       if (!batch) break;
       checkBins(batch, options);
@@ -324,7 +337,7 @@ class Trainer {
       if (sums && batchIdx % options.logInterval === 0) this.logBatch(batch, sums, rate, batchIdx);
       // As icefall, from the first batch on: so validation data that cannot be used is met at once. The end of an epoch stands for the first batch of the next.
       if (batchIdx % options.validInterval === 0 && !batches.atEnd && (batchIdx > 0 || epoch === 1) && !this.diagnostics) {
-        await this.validateNow(false);
+        this.validationDue = !(await this.validateNow(false, signal));
         model.train({ random, generator });
       }
       // Behind all that this batch changes: a run that goes on finds the scale and the records of the one that did not stop.
@@ -412,14 +425,16 @@ class Trainer {
     log.scalars(perFrame(total), b, "train/tot_");
   }
 
-  private async validateNow(wer: boolean): Promise<Validation | undefined> {
+  /** @returns false where it was broken off, because training shall stop */
+  private async validateNow(wer: boolean, signal: AbortSignal | undefined): Promise<boolean> {
     const { log, best } = this;
     const batches = await this.data.validation();
     const { valid } = this.data;
-    if (!batches || !valid) return undefined;
+    if (!batches || !valid) return true;
     this.parts.model.eval();
     const before = valid.leftOut.total;
-    const validation = await validate(this.parts.model, batches, this.tokens.model, this.options, { b: this.b, wer });
+    const validation = await validate(this.parts.model, batches, this.tokens.model, this.options, { b: this.b, wer, signal });
+    if (!validation) return false;
     if (valid.leftOut.total > before) for (const line of valid.leftOut.lines()) log.say(`left out of validation: ${line}`);
     const { sums, notFinite, errors } = validation;
     if (notFinite > 0) log.say(`left out of validation: ${notFinite} batches whose loss is not finite`, "WARNING");
@@ -435,7 +450,7 @@ class Trainer {
     log.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${errors ? `WER ${wordErrorRate === undefined ? "-" : (100 * wordErrorRate).toFixed(2)} %` : ""}`);
     log.metrics({ kind: "valid", epoch: this.epoch, batch: this.b, ...perFrame(sums), ...(wordErrorRate === undefined ? {} : { wer: wordErrorRate }) });
     log.scalars(perFrame(sums), this.b, "train/valid_");
-    return validation;
+    return true;
   }
 
   /**
@@ -458,6 +473,7 @@ class Trainer {
       replicas,
       loader,
       totalLoss: this.total,
+      validationDue: this.validationDue,
     };
     return scope(() =>
       this.saver.save(

@@ -52,10 +52,12 @@ export interface RunPlace extends Pick<CheckpointState, "epoch" | "batchesDone" 
   loader: LoaderState | undefined;
   /** The fading average of the losses that is shown. */
   totalLoss: LossSums | undefined;
+  /** True where the validation that belongs to the last batch is still to be made. */
+  validationDue: boolean;
 }
 
 /** The checkpoint of a run; the tensors are its own, or made in the scope of the caller. */
-export function checkpointOf(parts: RunParts, average: Map<string, Tensor>, { loader, totalLoss, ...place }: RunPlace, options: TrainOptions): Checkpoint {
+export function checkpointOf(parts: RunParts, average: Map<string, Tensor>, { loader, totalLoss, validationDue, ...place }: RunPlace, options: TrainOptions): Checkpoint {
   const { config, model, optimizer, scheduler, scaler, generator, random, tokenizerBytes } = parts;
   const { tensors, numbers } = flattenState(optimizer.stateDict());
   return {
@@ -69,7 +71,7 @@ export function checkpointOf(parts: RunParts, average: Map<string, Tensor>, { lo
       scaler: scaler.enabled ? (scaler.stateDict() as Record<string, number>) : undefined,
       averagePeriod: options.averagePeriod,
       options: { ...options },
-      extra: { ...(loader && { loader }), ...(totalLoss && { totalLoss }) },
+      extra: { ...(loader && { loader }), ...(totalLoss && { totalLoss }), ...(validationDue && { validationDue }) },
     },
     model: model.stateDict(),
     modelAvg: average,

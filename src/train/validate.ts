@@ -18,19 +18,23 @@ export interface Validation {
   errors: ErrorCounts | undefined;
 }
 
-/** Runs the model over the batches without gradients; the model must be in evaluation mode. */
+/**
+ * Runs the model over the batches without gradients; the model must be in evaluation mode.
+ * @returns undefined where `signal` was aborted meanwhile
+ */
 export async function validate(
   model: AsrModel,
   batches: AsyncIterable<SpeechBatch>,
   tokenizer: SentencePiece,
   options: TrainOptions,
-  { b, wer }: { b: number; wer: boolean },
-): Promise<Validation> {
+  { b, wer, signal }: { b: number; wer: boolean; signal?: AbortSignal | undefined },
+): Promise<Validation | undefined> {
   let sums: LossSums = { frames: 0 };
   let bad: LossSums | undefined;
   let notFinite = 0;
   let errors: ErrorCounts | undefined;
   for await (const batch of batches) {
+    if (signal?.aborted) return undefined;
     checkBins(batch, options);
     const y = batch.cuts.map((cut) => Array.from(tokenizer.encode(cut.text)));
     noGrad(() =>
