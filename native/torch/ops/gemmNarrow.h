@@ -15,6 +15,21 @@ bool hasGemmNarrow();
 template <typename A, typename B, typename C>
 void gemmNarrow(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const A* a, int64_t lda, const B* b, int64_t ldb, const float* start, bool add, C* c, int64_t ldc);
 
+// A matrix (k, n) as gemmNarrow wants it; see gemmNarrow.cc.
+struct Panels {
+  const uint32_t* words;
+  int64_t n, k;
+};
+// Laid out once, for several products: b (k, n), or transposed (n, k).
+struct Packed {
+  at::Tensor owner;
+  Panels panels{};
+  template <typename B>
+  Packed(bool transposed, int64_t n, int64_t k, const B* b, int64_t ldb);
+};
+template <typename A, typename C>
+void gemmNarrow(bool transposeA, int64_t m, const A* a, int64_t lda, const Panels& b, const float* start, bool add, C* c, int64_t ldc);
+
 // The same of tensors (m, k) and (k, n) of either type, on the CPU; `start` may be undefined.
 at::Tensor productNarrow(const at::Tensor& a, const at::Tensor& b, const at::Tensor& start, at::ScalarType dtype);
 
