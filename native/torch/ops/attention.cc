@@ -134,6 +134,20 @@ struct Mask {
 };
 
 constexpr float kMasked = -1000;  // in place of minus infinity: a row without any source must not become NaN
+constexpr int64_t kTargets = 64;  // whose scores stay in the second cache until they are weights
+
+// -1, 0 or 1: on which side of the limits a score lies
+void signsBeyond(const float* scores, int64_t sources, float limit, int8_t* sign) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    for (int64_t j = 0; j < sources; ++j) sign[j] = static_cast<int8_t>((scores[j] > limit) - (scores[j] < -limit));
+  });
+}
+
+void maskRow(float* scores, int64_t sources, const bool* mask) {
+  vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+    for (int64_t j = 0; j < sources; ++j) scores[j] = mask[j] ? kMasked : scores[j];
+  });
+}
 
 struct Weights : torch::autograd::Function<Weights> {
   struct Options {
@@ -158,24 +172,23 @@ struct Weights : torch::autograd::Function<Weights> {
     forType(o.dtype, [&]<typename T>(T) {
     T* const out = weights.data_ptr<T>();
     at::parallel_for(0, matrices, 1, [&](int64_t first, int64_t last) {
-      const Scratch scratch(isFloatType<T> ? 0 : frames * frames);
-      for (int64_t i = first; i < last; ++i) {
-        float* scores = scratch.data();
-        if constexpr (isFloatType<T>) scores = out + i * frames * frames;
-        gemm(false, true, frames, frames, q.dim, q.at(i), q.frame, k.at(i), k.frame, 0.0f, scores, frames);
-        for (int64_t t = 0; t < frames; ++t) {
-          float* const row = scores + t * frames;
-          if (positions) addPositions(row, frames, p.at(i) + t * p.frame, e + i / q.batch * p.dim * offsets + frames - 1 - t, p.dim, offsets);
-          if (sign)
-            for (int64_t j = 0; j < frames; ++j) sign[(i * frames + t) * frames + j] = static_cast<int8_t>((row[j] > o.limit) - (row[j] < -o.limit));
-          if (masked.data) {
-            const bool* m = masked.data + i % q.batch * masked.matrix + t * masked.row;
-            for (int64_t j = 0; j < frames; ++j) row[j] = m[j] ? kMasked : row[j];
+      const Scratch scratch(isFloatType<T> ? 0 : kTargets * frames);
+      for (int64_t i = first; i < last; ++i)
+        for (int64_t begin = 0; begin < frames; begin += kTargets) {
+          const int64_t rows = std::min(kTargets, frames - begin), at = (i * frames + begin) * frames;
+          float* scores = scratch.data();
+          if constexpr (isFloatType<T>) scores = out + at;
+          gemm(false, true, rows, frames, q.dim, q.at(i) + begin * q.frame, q.frame, k.at(i), k.frame, 0.0f, scores, frames);
+          for (int64_t r = 0; r < rows; ++r) {
+            const int64_t t = begin + r;
+            float* const row = scores + r * frames;
+            if (positions) addPositions(row, frames, p.at(i) + t * p.frame, e + i / q.batch * p.dim * offsets + frames - 1 - t, p.dim, offsets);
+            if (sign) signsBeyond(row, frames, static_cast<float>(o.limit), sign + at + r * frames);
+            if (masked.data) maskRow(row, frames, masked.data + i % q.batch * masked.matrix + t * masked.row);
+            softmaxRow(row, frames);
           }
-          softmaxRow(row, frames);
+          if constexpr (!isFloatType<T>) narrow(scores, out + at, rows * frames);
         }
-        if constexpr (!isFloatType<T>) narrow(scores, out + i * frames * frames, frames * frames);
-      }
     });
     });
     return {weights, signs};

@@ -8,11 +8,14 @@
 namespace serac {
 namespace {
 
-// A (N, C, H, W) float tensor as the loops see it.
-Strided stridedOf(const Tensor& x) { return {x.data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2), x.stride(3)}; }
+// A (N, C, H, W) tensor as the loops see it.
+template <typename T>
+Strided<T> stridedOf(const Tensor& x) {
+  return {x.data_ptr<T>(), x.stride(0), x.stride(1), x.stride(2), x.stride(3)};
+}
 
 // An empty (N, C, outHeight, outWidth) tensor whose dimensions lie in memory in the order of those of x.
-Tensor emptyLike(const Tensor& x, int64_t height, int64_t width) {
+Tensor emptyLike(const Tensor& x, int64_t height, int64_t width, at::ScalarType dtype) {
   std::vector<int64_t> order{0, 1, 2, 3};
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.stride(a) > x.stride(b); });
   const std::vector<int64_t> sizes{x.size(0), x.size(1), height, width};
@@ -23,7 +26,7 @@ Tensor emptyLike(const Tensor& x, int64_t height, int64_t width) {
     strides[d] = step;
     step *= std::max<int64_t>(sizes[d], 1);
   }
-  return at::empty_strided(sizes, strides, x.options().dtype(at::kFloat).requires_grad(false));
+  return at::empty_strided(sizes, strides, x.options().dtype(dtype).requires_grad(false));
 }
 
 DepthwiseShape shapeOf(const Tensor& x, const Tensor& weight, at::IntArrayRef padding) {
@@ -35,33 +38,43 @@ int64_t grain(const DepthwiseShape& s) { return std::max<int64_t>(1, kGrain / st
 
 }  // namespace
 
-Tensor depthwiseValue(const Tensor& x, const Tensor& weight, const Tensor& bias, at::IntArrayRef padding) {
+Tensor depthwiseValue(const Tensor& x, const Tensor& weight, const Tensor& bias, at::IntArrayRef padding, at::ScalarType dtype) {
   const DepthwiseShape s = shapeOf(x, weight, padding);
-  const Tensor in = x.to(at::kFloat), w = weight.to(at::kFloat).contiguous(), b = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
-  Tensor y = emptyLike(in, s.outHeight(), s.outWidth());
+  const Tensor w = weight.to(at::kFloat).contiguous(), b = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  Tensor y = emptyLike(x, s.outHeight(), s.outWidth(), dtype);
   if (y.numel() == 0) return y;
-  const Strided from = stridedOf(in), to = stridedOf(y);
   const float *taps = w.data_ptr<float>(), *start = b.defined() ? b.data_ptr<float>() : nullptr;
   const int64_t blocks = (s.channels + depthwiseBlock() - 1) / depthwiseBlock();
-  at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
-    vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseForward<isa>(s, from, taps, start, to, begin, end); });
+  forType(x.scalar_type(), [&]<typename X>(X) {
+    forType(dtype, [&]<typename Y>(Y) {
+      const Strided<X> from = stridedOf<X>(x);
+      const Strided<Y> to = stridedOf<Y>(y);
+      at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
+        vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseForward<isa>(s, from, taps, start, to, begin, end); });
+      });
+    });
   });
   return y;
 }
 
-std::array<Tensor, 3> depthwiseGradients(const Tensor& x, const Tensor& weight, at::IntArrayRef padding, const Tensor& given, bool wanted) {
+std::array<Tensor, 3> depthwiseGradients(const Tensor& x, const Tensor& weight, at::IntArrayRef padding, const Tensor& grad, bool wanted) {
   const DepthwiseShape s = shapeOf(x, weight, padding);
-  const Tensor in = x.to(at::kFloat), w = weight.to(at::kFloat).contiguous(), grad = given.to(at::kFloat);
+  const Tensor w = weight.to(at::kFloat).contiguous();
   const auto options = w.options().requires_grad(false);
-  Tensor dx = wanted ? emptyLike(in, s.height, s.width) : Tensor();
+  Tensor dx = wanted ? emptyLike(x, s.height, s.width, x.scalar_type()) : Tensor();
   Tensor dweight = at::zeros({s.batch, s.channels, s.taps()}, options), dbias = at::zeros({s.batch, s.channels}, options);
   if (grad.numel() > 0) {
-    const Strided from = stridedOf(in), up = stridedOf(grad), down = dx.defined() ? stridedOf(dx) : Strided{nullptr, 0, 0, 0, 0};
     const float* taps = w.data_ptr<float>();
     float *dw = dweight.data_ptr<float>(), *db = dbias.data_ptr<float>();
     const int64_t blocks = (s.channels + depthwiseBlock() - 1) / depthwiseBlock();
-    at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
-      vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseBackward<isa>(s, from, taps, up, down, dw, db, begin, end); });
+    forType(x.scalar_type(), [&]<typename X>(X) {
+      forType(grad.scalar_type(), [&]<typename G>(G) {
+        const Strided<X> from = stridedOf<X>(x), down = dx.defined() ? stridedOf<X>(dx) : Strided<X>{nullptr, 0, 0, 0, 0};
+        const Strided<G> up = stridedOf<G>(grad);
+        at::parallel_for(0, s.batch * blocks, grain(s), [&](int64_t begin, int64_t end) {
+          vectorized([&]<Isa isa>() __attribute__((always_inline)) { depthwiseBackward<isa>(s, from, taps, up, down, dw, db, begin, end); });
+        });
+      });
     });
   } else if (dx.defined()) {
     dx.zero_();
@@ -79,7 +92,7 @@ struct Depthwise : torch::autograd::Function<Depthwise> {
     ctx->save_for_backward({x, weight});
     ctx->saved_data["padding"] = padding;
     ctx->saved_data["bias"] = hasBias ? static_cast<int64_t>(bias->scalar_type()) : int64_t{-1};
-    return depthwiseValue(x, weight, hasBias ? *bias : Tensor(), padding).to(static_cast<at::ScalarType>(dtype));
+    return depthwiseValue(x, weight, hasBias ? *bias : Tensor(), padding, static_cast<at::ScalarType>(dtype));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -88,7 +101,7 @@ struct Depthwise : torch::autograd::Function<Depthwise> {
     const Tensor &x = saved[0], &weight = saved[1];
     const int64_t biasDtype = ctx->saved_data["bias"].toInt();
     const auto [dx, dweight, dbias] = depthwiseGradients(x, weight, ctx->saved_data["padding"].toIntVector(), grads[0], x.requires_grad());
-    return {dx.defined() ? dx.to(x.scalar_type()) : dx, dweight.to(weight.scalar_type()), biasDtype < 0 ? Tensor() : dbias.to(static_cast<at::ScalarType>(biasDtype)), {}, {}};
+    return {dx, dweight.to(weight.scalar_type()), biasDtype < 0 ? Tensor() : dbias.to(static_cast<at::ScalarType>(biasDtype)), {}, {}};
   }
 };
 
@@ -101,8 +114,8 @@ Tensor convolve(const char* name, const Tensor& x, const Tensor& weight, const O
   for (const int64_t p : padding) TORCH_CHECK(p >= 0, name, ": padding ", p, " is negative");
   TORCH_CHECK(s.outHeight() >= 0 && s.outWidth() >= 0, name, ": x of shape ", x.sizes(), " with its padding is smaller than the kernel");
   TORCH_CHECK(x.device() == weight.device(), name, ": x is on ", x.device(), ", weight on ", weight.device());
-  if (composed() || !x.is_cpu() || x.scalar_type() == at::kDouble) {
-    const at::ScalarType dtype = autocastDtype(x);
+  const at::ScalarType dtype = autocastDtype(x);
+  if (composed() || !isFloatOrNarrow(x) || (dtype != at::kFloat && dtype != at::kBFloat16)) {
     const bool even = padding[0] == padding[1] && padding[2] == padding[3];  // as libtorch's convolution pads
     const Tensor in = even ? x : at::constant_pad_nd(x, {padding[2], padding[3], padding[0], padding[1]});
     const std::vector<int64_t> one{1, 1}, none{0, 0}, around = even ? std::vector<int64_t>{padding[0], padding[2]} : none;
@@ -110,7 +123,7 @@ Tensor convolve(const char* name, const Tensor& x, const Tensor& weight, const O
   }
   // Padding above what the kernel reaches past the edge makes outputs that see no input; the loops pad the gradient for less only.
   TORCH_CHECK(std::max(padding[0], padding[1]) < s.kernelHeight && std::max(padding[2], padding[3]) < s.kernelWidth, name, ": the padding must be smaller than the kernel");
-  return Depthwise::apply(x, weight, bias, padding, static_cast<int64_t>(autocastDtype(x)));
+  return Depthwise::apply(x, weight, bias, padding, static_cast<int64_t>(dtype));
 }
 
 Tensor depthwiseConv1d(const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, int64_t left, int64_t right) {

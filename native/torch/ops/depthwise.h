@@ -19,9 +19,10 @@ struct DepthwiseShape {
   int64_t taps() const { return kernelHeight * kernelWidth; }
 };
 
-// A float plane in memory: the address of element (n, c, h, w) is data + n * batch + c * channel + h * height + w * width.
+// A plane in memory, of float or bfloat16: the address of element (n, c, h, w) is data + n * batch + c * channel + h * height + w * width.
+template <typename T>
 struct Strided {
-  float* data;
+  T* data;
   int64_t batch, channel, height, width;
 };
 
@@ -34,29 +35,29 @@ struct VectorOf {
 };
 
 // Copies `count` channels (at most V) of a plane into the middle of a zeroed (.., paddedWidth, V) buffer.
-template <int V>
-SERAC_INLINE void packPlane(const float* from, const Strided& s, int64_t height, int64_t width, int64_t count, float* to, int64_t paddedWidth) {
+template <int V, typename T>
+SERAC_INLINE void packPlane(const T* from, const Strided<T>& s, int64_t height, int64_t width, int64_t count, float* to, int64_t paddedWidth) {
   for (int64_t h = 0; h < height; ++h) {
-    const float* row = from + h * s.height;
+    const T* row = from + h * s.height;
     float* out = to + h * paddedWidth * V;
     if (s.channel == 1 && count == V) {
       for (int64_t w = 0; w < width; ++w)
-        for (int l = 0; l < V; ++l) out[w * V + l] = row[w * s.width + l];
+        for (int l = 0; l < V; ++l) out[w * V + l] = load(row[w * s.width + l]);
     } else {
       for (int64_t l = 0; l < count; ++l)
-        for (int64_t w = 0; w < width; ++w) out[w * V + l] = row[l * s.channel + w * s.width];
+        for (int64_t w = 0; w < width; ++w) out[w * V + l] = load(row[l * s.channel + w * s.width]);
     }
   }
 }
 
-template <int V>
-SERAC_INLINE void unpackRow(const float* from, float* to, const Strided& s, int64_t width, int64_t count) {
+template <int V, typename T>
+SERAC_INLINE void unpackRow(const float* from, T* to, const Strided<T>& s, int64_t width, int64_t count) {
   if (s.channel == 1 && count == V) {
     for (int64_t w = 0; w < width; ++w)
-      for (int l = 0; l < V; ++l) to[w * s.width + l] = from[w * V + l];
+      for (int l = 0; l < V; ++l) store(to[w * s.width + l], from[w * V + l]);
   } else {
     for (int64_t l = 0; l < count; ++l)
-      for (int64_t w = 0; w < width; ++w) to[l * s.channel + w * s.width] = from[w * V + l];
+      for (int64_t w = 0; w < width; ++w) store(to[l * s.channel + w * s.width], from[w * V + l]);
   }
 }
 
@@ -118,8 +119,8 @@ SERAC_INLINE void packTaps(const float* weight, int64_t taps, int64_t count, boo
 }
 
 // y = conv(x) for examples and blocks [begin, end) of batch * blocks.
-template <Isa isa>
-SERAC_INLINE void depthwiseForward(const DepthwiseShape& s, const Strided& x, const float* weight, const float* bias, const Strided& y, int64_t begin, int64_t end) {
+template <Isa isa, typename X, typename Y>
+SERAC_INLINE void depthwiseForward(const DepthwiseShape& s, const Strided<X>& x, const float* weight, const float* bias, const Strided<Y>& y, int64_t begin, int64_t end) {
   constexpr int V = kVector<isa>;
   const int64_t blocks = (s.channels + V - 1) / V;
   const int64_t paddedWidth = s.width + s.left + s.right, paddedHeight = s.height + s.top + s.bottom;
@@ -139,8 +140,8 @@ SERAC_INLINE void depthwiseForward(const DepthwiseShape& s, const Strided& x, co
 }
 
 // dx (where it has data) and, per example, dweight (batch, channels, taps) and dbias (batch, channels).
-template <Isa isa>
-SERAC_INLINE void depthwiseBackward(const DepthwiseShape& s, const Strided& x, const float* weight, const Strided& grad, const Strided& dx, float* dweight, float* dbias, int64_t begin,
+template <Isa isa, typename X, typename G>
+SERAC_INLINE void depthwiseBackward(const DepthwiseShape& s, const Strided<X>& x, const float* weight, const Strided<G>& grad, const Strided<X>& dx, float* dweight, float* dbias, int64_t begin,
                                     int64_t end) {
   constexpr int V = kVector<isa>;
   using Vec = typename VectorOf<V>::Type;

@@ -2,6 +2,7 @@
 // s, values and y lie in one projection and are kept as they are; everything between is computed again on the way back.
 #include "torch/composed/composed.h"
 #include "torch/ops/gemm.h"
+#include "torch/ops/gemmNarrow.h"
 #include "torch/ops/tanh.h"
 
 namespace serac {
@@ -18,19 +19,40 @@ struct Utterance {
 
 Tensor withoutHoles(const Tensor& x) { return x.stride(2) == 1 || x.size(2) <= 1 ? x : x.contiguous(); }
 
-struct GatedAttend : torch::autograd::Function<GatedAttend> {
-  // Matrix n of the weights, in float; into `room` where it is not.
-  static const float* weightsOf(const Tensor& weights, int64_t n, float* room) {
-    const int64_t size = weights.size(1) * weights.size(2);
-    if (weights.scalar_type() == at::kFloat) return weights.data_ptr<float>() + n * size;
-    const c10::BFloat16* from = weights.data_ptr<c10::BFloat16>() + n * size;
-    vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-      float* __restrict to = room;
-      for (int64_t i = 0; i < size; ++i) to[i] = load(from[i]);
-    });
-    return room;
+// Matrix n of the weights (N, T, T): in float, or in bfloat16 and multiplied as it lies where the CPU does that, else widened into `room`.
+struct Matrices {
+  const Tensor& owner;
+  int64_t frames;
+  bool wide, narrow;
+  explicit Matrices(const Tensor& weights) : owner(weights), frames(weights.size(1)), wide(weights.scalar_type() == at::kFloat), narrow(!wide && hasGemmNarrow()) {}
+  int64_t roomSize() const { return wide || narrow ? 0 : frames * frames; }
+
+  // y (T, H) = weights x, or their transpose times x
+  void times(int64_t n, bool transposed, const float* x, int64_t channels, float* y, float* room) const {
+    const int64_t size = frames * frames;
+    if (narrow) return gemmNarrow<c10::BFloat16, float, float>(transposed, false, frames, channels, frames, owner.data_ptr<c10::BFloat16>() + n * size, frames, x, channels, nullptr, false, y, channels);
+    const float* from = room;
+    if (wide) {
+      from = owner.data_ptr<float>() + n * size;
+    } else {
+      const c10::BFloat16* halves = owner.data_ptr<c10::BFloat16>() + n * size;
+      for (int64_t i = 0; i < size; ++i) room[i] = load(halves[i]);
+    }
+    gemm(transposed, false, frames, channels, frames, from, frames, x, channels, 0.0f, y, channels);
   }
 
+  // The gradient of matrix n: g (T, H) x^T
+  void gradient(int64_t n, const float* g, const float* x, int64_t channels, const Tensor& to, float* room) const {
+    const int64_t size = frames * frames;
+    if (wide) return gemm(false, true, frames, frames, channels, g, channels, x, channels, 0.0f, to.data_ptr<float>() + n * size, frames);
+    c10::BFloat16* const out = to.data_ptr<c10::BFloat16>() + n * size;
+    if (narrow) return gemmNarrow<float, float, c10::BFloat16>(false, true, frames, frames, channels, g, channels, x, channels, nullptr, false, out, frames);
+    gemm(false, true, frames, frames, channels, g, channels, x, channels, 0.0f, room, frames);
+    for (int64_t i = 0; i < size; ++i) store(out[i], room[i]);
+  }
+};
+
+struct GatedAttend : torch::autograd::Function<GatedAttend> {
   // values * tanh(s) of an utterance (T, H)
   template <typename T>
   static void gate(const Utterance<T>& s, const Utterance<T>& values, int64_t frames, int64_t channels, float* out) {
@@ -45,13 +67,14 @@ struct GatedAttend : torch::autograd::Function<GatedAttend> {
 
   static Tensor value(const Tensor& weights, const Tensor& s, const Tensor& values, const Tensor& y) {
     const int64_t frames = y.size(0), channels = y.size(2);
+    const Matrices matrices(weights);
     Tensor out = at::empty(y.sizes(), y.options().requires_grad(false));
     forType(y.scalar_type(), [&]<typename T>(T) {
       at::parallel_for(0, y.size(1), 1, [&](int64_t first, int64_t last) {
-        const Scratch room(weights.scalar_type() == at::kFloat ? 0 : frames * frames), gated(frames * channels), attended(frames * channels);
+        const Scratch room(matrices.roomSize()), gated(frames * channels), attended(frames * channels);
         for (int64_t n = first; n < last; ++n) {
           gate<T>({s, n}, {values, n}, frames, channels, gated.data());
-          gemm(false, false, frames, channels, frames, weightsOf(weights, n, room.data()), frames, gated.data(), channels, 0.0f, attended.data(), channels);
+          matrices.times(n, false, gated.data(), channels, attended.data(), room.data());
           const Utterance<T> factor(y, n), to(out, n);
           const float* from = attended.data();
           vectorized([=]<Isa isa>() __attribute__((always_inline)) {
@@ -81,15 +104,14 @@ struct GatedAttend : torch::autograd::Function<GatedAttend> {
     const auto options = y.options().requires_grad(false);
     Tensor dweights = weights.requires_grad() ? at::empty(weights.sizes(), weights.options().requires_grad(false)) : Tensor();
     Tensor ds = at::empty(y.sizes(), options), dvalues = at::empty(y.sizes(), options), dy = at::empty(y.sizes(), options);
-    const bool wide = weights.scalar_type() == at::kFloat;
+    const Matrices matrices(weights);
     forType(y.scalar_type(), [&]<typename T>(T) {
       at::parallel_for(0, y.size(1), 1, [&](int64_t first, int64_t last) {
-        const Scratch room(wide ? 0 : frames * frames), gated(frames * channels), attended(frames * channels), dgated(frames * channels);
+        const Scratch room(matrices.roomSize()), gated(frames * channels), attended(frames * channels), dgated(frames * channels);
         for (int64_t n = first; n < last; ++n) {
           const Utterance<T> a(s, n), v(values, n), factor(y, n), up(grad, n), toS(ds, n), toValues(dvalues, n), toY(dy, n);
-          const float* const w = weightsOf(weights, n, room.data());
           gate<T>(a, v, frames, channels, gated.data());
-          gemm(false, false, frames, channels, frames, w, frames, gated.data(), channels, 0.0f, attended.data(), channels);
+          matrices.times(n, false, gated.data(), channels, attended.data(), room.data());
           float* const between = attended.data();  // becomes the gradient of what was attended to
           vectorized([=]<Isa isa>() __attribute__((always_inline)) {
             for (int64_t t = 0; t < frames; ++t) {
@@ -103,17 +125,8 @@ struct GatedAttend : torch::autograd::Function<GatedAttend> {
               }
             }
           });
-          gemm(true, false, frames, channels, frames, w, frames, between, channels, 0.0f, dgated.data(), channels);
-          if (dweights.defined()) {
-            float* const to = wide ? dweights.data_ptr<float>() + n * frames * frames : room.data();  // the weights are no longer needed
-            gemm(false, true, frames, frames, channels, between, channels, gated.data(), channels, 0.0f, to, frames);
-            if (!wide) {
-              c10::BFloat16* const out = dweights.data_ptr<c10::BFloat16>() + n * frames * frames;
-              vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-                for (int64_t i = 0; i < frames * frames; ++i) store(out[i], to[i]);
-              });
-            }
-          }
+          matrices.times(n, true, between, channels, dgated.data(), room.data());
+          if (dweights.defined()) matrices.gradient(n, between, gated.data(), channels, dweights, room.data());
           const float* const dg = dgated.data();
           vectorized([=]<Isa isa>() __attribute__((always_inline)) {
             for (int64_t t = 0; t < frames; ++t) {

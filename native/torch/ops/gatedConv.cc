@@ -18,7 +18,7 @@ std::vector<int64_t> paddingOf(const Tensor& weight) {
 
 struct GatedConv : torch::autograd::Function<GatedConv> {
   static Tensor value(const Tensor& x, const Tensor& mask, const Tensor& weight, const Tensor& bias) {
-    return overFrames(depthwiseValue(overTime(gluValue(x, mask)), weight.unsqueeze(2), bias, paddingOf(weight))).to(x.scalar_type());
+    return overFrames(depthwiseValue(overTime(gluValue(x, mask)), weight.unsqueeze(2), bias, paddingOf(weight), x.scalar_type()));
   }
 
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Optional<Tensor>& mask, std::vector<double> balance, const Tensor& weight, const Optional<Tensor>& bias) {

@@ -4,6 +4,7 @@
 #include "torch/composed/composed.h"
 #include "torch/ops/columnSums.h"
 #include "torch/ops/gemm.h"
+#include "torch/ops/gemmNarrow.h"
 
 namespace serac {
 namespace {
@@ -11,13 +12,26 @@ namespace {
 constexpr double kTiny = 1e-20;
 
 struct Statistics {
-  Tensor x;           // (n, C), centred
+  Tensor x;           // (n, C), centred; or in bfloat16 as it came, beside its mean
+  Tensor mean;        // (C), where x is not centred
   Tensor covariance;  // (G, c, c)
   Tensor a, b;
   Tensor metric() const { return b / (a.square() + kTiny); }
 };
 
 bool hasLoop(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat && hasGemm(); }
+bool hasNarrowLoop(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kBFloat16 && hasGemmNarrow(); }
+
+// As multiplyGroups, of numbers in bfloat16, whose products are exact in float: the covariance is that of centred numbers.
+void covarianceNarrow(const Statistics& s, int64_t groups) {
+  using Narrow = c10::BFloat16;
+  const int64_t rows = s.x.size(0), channels = s.x.size(1), width = channels / groups;
+  const Narrow* x = s.x.data_ptr<Narrow>();
+  for (int64_t g = 0; g < groups; ++g)
+    gemmNarrow<Narrow, Narrow, float>(true, false, width, width, rows, x + g * width, channels, x + g * width, channels, nullptr, false, s.covariance.data_ptr<float>() + g * width * width, width);
+  const Tensor mean = s.mean.view({groups, width});
+  Tensor(s.covariance).sub_(mean.unsqueeze(2) * mean.unsqueeze(1), static_cast<double>(rows));
+}
 
 // (n, C) as (G, n, c), a view
 Tensor grouped(const Tensor& x, int64_t groups) { return x.view({x.size(0), groups, -1}).transpose(0, 1); }
@@ -38,8 +52,13 @@ void multiplyGroups(bool transposed, const Tensor& a, const Tensor& b, const Ten
 Statistics statistics(const Tensor& x, int64_t groups) {
   const int64_t channels = x.size(-1), width = channels / groups;
   Statistics s;
-  const Tensor rows = toCompute(x).reshape({-1, channels}).contiguous();
-  if (hasLoop(rows)) {
+  const Tensor rows = (hasNarrowLoop(x) ? x : toCompute(x)).reshape({-1, channels}).contiguous();
+  if (hasNarrowLoop(rows)) {
+    s.x = rows;
+    s.mean = columnSums(rows).div_(static_cast<double>(rows.size(0)));
+    s.covariance = at::empty({groups, width, width}, s.mean.options());
+    covarianceNarrow(s, groups);
+  } else if (hasLoop(rows)) {
     s.x = rows - columnSums(rows).div_(static_cast<double>(rows.size(0)));
     s.covariance = at::empty({groups, width, width}, s.x.options().requires_grad(false));
     multiplyGroups(true, s.x, s.x, s.covariance, groups);
@@ -52,8 +71,19 @@ Statistics statistics(const Tensor& x, int64_t groups) {
   return s;
 }
 
-// x_g m_g of all groups, as (n, C)
-Tensor timesGroups(const Tensor& x, const Tensor& m) {
+// x_g m_g of all groups, x centred, as (n, C) in float
+Tensor timesGroups(const Statistics& s, const Tensor& m) {
+  const Tensor& x = s.x;
+  if (s.mean.defined()) {
+    using Narrow = c10::BFloat16;
+    const int64_t groups = m.size(0), width = m.size(1), channels = x.size(1);
+    const Tensor start = at::bmm(s.mean.view({groups, 1, width}), m).neg();  // what the mean adds
+    Tensor out = at::empty(x.sizes(), m.options());
+    for (int64_t g = 0; g < groups; ++g)
+      gemmNarrow<Narrow, float, float>(false, false, x.size(0), width, width, x.data_ptr<Narrow>() + g * width, channels, m.data_ptr<float>() + g * width * width, width, start.data_ptr<float>() + g * width, false,
+                                       out.data_ptr<float>() + g * width, channels);
+    return out;
+  }
   if (!hasLoop(x)) return at::bmm(grouped(x, m.size(0)), m).transpose(0, 1).reshape(x.sizes());
   Tensor out = at::empty_like(x);
   multiplyGroups(false, x, m, out, m.size(0));
@@ -89,7 +119,7 @@ struct Whiten : torch::autograd::Function<Whiten> {
         const Tensor a2 = s.a.square() + kTiny;
         Tensor inner = s.covariance.clone();
         inner.diagonal(0, 1, 2).sub_(s.b * s.a / a2);
-        const Tensor extra = timesGroups(s.x, inner.mul_(4 / (a2 * x.size(-1)))).view(x.sizes());
+        const Tensor extra = timesGroups(s, inner.mul_(4 / (a2 * x.size(-1)))).view(x.sizes());
         const Tensor g = toCompute(grads[0]);
         const double scale = g.norm().item<double>() * ctx->saved_data["grad_scale"].toDouble() / (extra.norm().item<double>() + kTiny);
         out = at::add(g, extra, scale).to(x.scalar_type());
