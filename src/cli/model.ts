@@ -88,7 +88,11 @@ export function streamingRecognizer(
     throw new ConfigError("CONFIG_BAD_VALUE", { at: flag, message: "--streaming needs one value of it", fix: "give one of those that the model was trained with" });
   };
   try {
-    if (recognizer.method !== "greedy_search") throw new ConfigError("CONFIG_BAD_VALUE", { message: `--streaming has no ${recognizer.method}`, fix: "use greedy_search" });
+    if (recognizer.method !== "greedy_search")
+      throw new ConfigError("CONFIG_BAD_VALUE", {
+        message: `--streaming has no ${recognizer.method}`,
+        fix: recognizer.model.transducer ? "use greedy_search" : "leave it out: one --chunk-size and --left-context-frames then limit what whole recordings are encoded by",
+      });
     return new StreamingRecognizer(recognizer, { chunkSize: only("--chunk-size", chunkSize), leftContextFrames: only("--left-context-frames", leftContextFrames) });
   } catch (error) {
     recognizer.dispose();

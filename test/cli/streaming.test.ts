@@ -29,7 +29,7 @@ async function run(command: Command, ...args: string[]): Promise<{ code: number;
   let stderr = "";
   const streams = { stdout: { write: (text: string) => Boolean((stdout += text)) }, stderr: { write: (text: string) => Boolean((stderr += text)) } };
   const json = args.includes("--json");
-  const parsed = command.parse(args.includes("--exp-dir") ? args : ["--checkpoint", checkpoint, ...args]);
+  const parsed = command.parse(args.includes("--exp-dir") || args.includes("--checkpoint") ? args : ["--checkpoint", checkpoint, ...args]);
   const code = await parsed.run(new Output({ json, streams: streams as unknown as ConstructorParameters<typeof Output>[0]["streams"] }));
   return { code, stdout, stderr };
 }
@@ -81,7 +81,9 @@ describe("decode --streaming", () => {
     await expect(run(decode, ...common)).rejects.toThrow(/--chunk-size: --streaming needs one value/);
     await expect(run(decode, ...common, "--chunk-size", "8", "--left-context-frames", "16,32")).rejects.toThrow(/--left-context-frames: --streaming needs one value/);
     await expect(run(decode, ...common, "--chunk-size", "8", "--left-context-frames", "12")).rejects.toThrow(/leftContextFrames/);
-    await expect(run(decode, ...common, ...chunks, "--decoding-method", "ctc-greedy-search")).rejects.toThrow(/no ctc-greedy-search/);
+    await expect(run(decode, ...common, ...chunks, "--decoding-method", "ctc-greedy-search")).rejects.toThrow(/no ctc-greedy-search.*greedy_search/);
+    await causalCheckpoint(at("ctc.pt"), { useTransducer: false });
+    await expect(run(decode, ...common, ...chunks, "--checkpoint", at("ctc.pt"))).rejects.toThrow(/no ctc-greedy-search.*Leave it out/);
   });
 });
 

@@ -54,8 +54,8 @@ export async function causalRecognizer(options: Partial<ModelConfig> = {}): Prom
 }
 
 /** Writes it to a file. */
-export async function causalCheckpoint(path: string): Promise<void> {
-  const { model, checkpoint } = await made({});
+export async function causalCheckpoint(path: string, options: Partial<ModelConfig> = {}): Promise<void> {
+  const { model, checkpoint } = await made(options);
   saveCheckpoint(path, checkpoint);
   model.dispose();
 }
