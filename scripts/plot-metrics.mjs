@@ -100,6 +100,7 @@ export function plot(title, runs) {
   const legend = all.map(({ label, colour }, i) => `<text fill="${colour}" x="${left + i * 110}" y="40">${escapeXml(label)}</text>`);
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height + 14}" font-family="sans-serif" font-size="11">`,
+    `<title>${escapeXml(title)}</title>`,
     "<style>.grid{stroke:#ddd}.end{text-anchor:end}.middle{text-anchor:middle}polyline{fill:none;stroke-width:1.5}</style>",
     '<rect width="100%" height="100%" fill="#fff"/>',
     `<text x="${left}" y="22" font-size="14">${escapeXml(title)}</text>`,

@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 // @ts-expect-error a script without types
 import { errorPage } from "../../scripts/generate-error-docs.mjs";
@@ -74,23 +74,31 @@ describe("COMPATIBILITY.md", () => {
 });
 
 describe("the documents", () => {
-  const documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "COMPATIBILITY.md"];
+  const ofUsers = readdirSync(join(packageRoot, "docs"))
+    .filter((name) => name.endsWith(".md"))
+    .map((name) => `docs/${name}`);
+  const documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "COMPATIBILITY.md", ...ofUsers];
 
   test("exist, and their links within the repository lead somewhere", () => {
     for (const document of documents)
       for (const [, target] of read(document).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g))
-        expect(existsSync(join(packageRoot, target as string)), `${document}: ${target}`).toBe(true);
+        expect(existsSync(join(packageRoot, dirname(document), target as string)), `${document}: ${target}`).toBe(true);
   });
 
   test("commands that they show parse", async () => {
-    for (const document of ["README.md"])
-      for (const [, line] of read(document).matchAll(/^(?:npx )?serac ([^\n#]+)$/gm)) {
-        const words = (line as string).replace(/\\$/, "").trim().split(/\s+/);
+    let shown = 0;
+    for (const document of ["README.md", ...ofUsers])
+      for (const [, line] of read(document).matchAll(/^(?:\$ |npx )?serac ([^\n#]+)$/gm)) {
+        const words = Array.from((line as string).split(/ (?:[|>&]|2>)/)[0]?.matchAll(/'([^']*)'|(\S+)/g) ?? [], ([word, quoted]) => quoted ?? word).filter(
+          (word) => !/^(\.\.\.|\\)$/.test(word),
+        );
         const name = [`${words[0]} ${words[1]}`, words[0] as string].find((one) => Object.hasOwn(commands, one));
-        expect(name, line).toBeDefined();
+        expect(name, `${document}: ${line}`).toBeDefined();
+        const command = await commands[name as string]?.load();
         const used = words.slice((name as string).split(" ").length);
-        expect(() => used, line).not.toThrow();
-        await commands[name as string]?.load().then((command) => command.parse(used));
+        expect(() => command?.parse(used), `${document}: serac ${line}`).not.toThrow();
+        shown++;
       }
+    expect(shown).toBeGreaterThan(60);
   });
 });
