@@ -267,6 +267,12 @@ describe("each kind of mistake is found at its line", () => {
   });
 });
 
+test("cuts of lhotse are told apart, with what to do", async () => {
+  const path = manifest("cuts.jsonl", [{ id: "a", start: 0, duration: 1, channel: 0, supervisions: [], recording: { id: "r", sources: [] }, type: "MonoCut" }]);
+  const [noAudio] = (await checkManifest(path)).kinds.filter(({ kind }) => kind === "noAudio");
+  expect(noAudio?.examples).toEqual([{ at: `${path}:1`, message: expect.stringMatching(/cut of lhotse.*serac manifest convert/) }]);
+});
+
 test("manifests without an utterance are named, also among others", async () => {
   const [empty, skipped] = [write("empty.jsonl", ""), manifest("skipped.jsonl", [{ ...good, _skipme: true }])];
   expect(await checkManifest(empty)).toMatchObject({ errors: 1, kinds: [{ kind: "noUtterances", examples: [{ at: empty }] }] });

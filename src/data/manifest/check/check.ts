@@ -109,7 +109,8 @@ class Checker {
     if (typeof value["duration"] === "number") this.seconds += value["duration"];
     if (audioOf(value) === undefined) {
       const key = firstKey(value, audioKeys);
-      line.lost("noAudio", key === undefined ? 'no "audio_filepath"' : `"${key}" is no path`);
+      const cut = typeof value["recording"] === "object" ? ": a cut of lhotse, of which serac manifest convert makes a line" : "";
+      line.lost("noAudio", key === undefined ? `no "audio_filepath"${cut}` : `"${key}" is no path`);
     }
     if (name !== undefined) this.unique.checkName(line, name);
     const duration = checkTimes(line, header, tolerance);
