@@ -38,13 +38,22 @@ struct Words {
 // Of 16 lanes the first `count`.
 inline __mmask16 maskOf(int64_t count) { return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1); }
 
-template <int R>
-SERAC_AVX512_BF16 void tile(const Words& a, const uint32_t* b, int64_t pairs, float* c, int64_t ldc, bool add, __mmask16 left, __mmask16 right) {
+SERAC_AVX512_BF16 inline void storeSums(float* to, __mmask16 mask, __m512 sums) { _mm512_mask_storeu_ps(to, mask, sums); }
+SERAC_AVX512_BF16 inline void storeSums(c10::BFloat16* to, __mmask16 mask, __m512 sums) { _mm256_mask_storeu_epi16(to, mask, (__m256i)_mm512_cvtneps_pbh(sums)); }
+
+// Where sums begin: at the numbers of `data`, one row after `ld`; without data at 0.
+struct Start {
+  const float* data;
+  int64_t ld;
+};
+
+template <int R, typename C>
+SERAC_AVX512_BF16 void tile(const Words& a, const uint32_t* b, int64_t pairs, Start start, C* c, int64_t ldc, __mmask16 left, __mmask16 right) {
   __m512 low[R], high[R];
 #pragma GCC unroll 14
   for (int r = 0; r < R; ++r) {
-    low[r] = add ? _mm512_maskz_loadu_ps(left, c + r * ldc) : _mm512_setzero_ps();
-    high[r] = add ? _mm512_maskz_loadu_ps(right, c + r * ldc + 16) : _mm512_setzero_ps();
+    low[r] = start.data ? _mm512_maskz_loadu_ps(left, start.data + r * start.ld) : _mm512_setzero_ps();
+    high[r] = start.data ? _mm512_maskz_loadu_ps(right, start.data + r * start.ld + 16) : _mm512_setzero_ps();
   }
   const uint32_t* words = a.data;
   for (int64_t p = 0; p < pairs; ++p, b += kColumns, words += a.pair) {
@@ -58,13 +67,15 @@ SERAC_AVX512_BF16 void tile(const Words& a, const uint32_t* b, int64_t pairs, fl
   }
 #pragma GCC unroll 14
   for (int r = 0; r < R; ++r) {
-    _mm512_mask_storeu_ps(c + r * ldc, left, low[r]);
-    _mm512_mask_storeu_ps(c + r * ldc + 16, right, high[r]);
+    storeSums(c + r * ldc, left, low[r]);
+    storeSums(c + r * ldc + 16, right, high[r]);
   }
 }
 
-using Tile = void (*)(const Words&, const uint32_t*, int64_t, float*, int64_t, bool, __mmask16, __mmask16);
-constexpr Tile kTiles[kRows] = {tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>, tile<7>, tile<8>, tile<9>, tile<10>, tile<11>, tile<12>, tile<13>, tile<14>};
+template <typename C>
+using Tile = void (*)(const Words&, const uint32_t*, int64_t, Start, C*, int64_t, __mmask16, __mmask16);
+template <typename C>
+constexpr Tile<C> kTiles[kRows] = {tile<1, C>, tile<2, C>, tile<3, C>, tile<4, C>, tile<5, C>, tile<6, C>, tile<7, C>, tile<8, C>, tile<9, C>, tile<10, C>, tile<11, C>, tile<12, C>, tile<13, C>, tile<14, C>};
 
 // 16 elements from `x`, as far as `mask` goes, in the low halves of words.
 SERAC_AVX512_BF16 inline __m512i lowHalves(const float* x, __mmask16 mask) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x))); }
@@ -163,23 +174,12 @@ bool hasGemmNarrow() { return currentIsa() == Isa::avx512bf16; }
 
 template <typename A, typename C>
 void gemmNarrow(bool transposeA, int64_t m, const A* a, int64_t lda, const Panels& b, const float* start, bool add, C* c, int64_t ldc) {
-  constexpr bool kDirect = std::is_same_v<C, float>;
   const int64_t n = b.n, k = b.k, pairs = pairsOf(k), panels = panelsOf(n);
   if (m == 0 || n == 0) return;
   const int64_t blocks = (m + kRowBlock - 1) / kRowBlock;
   at::parallel_for(0, blocks, std::max<int64_t>(1, 2'000'000 / std::max<int64_t>(1, kRowBlock * n * k)), [&](int64_t first, int64_t last) {
     for (int64_t block = first; block < last; ++block) {
       const int64_t begin = block * kRowBlock, rows = std::min(kRowBlock, m - begin);
-      float* sums = nullptr;
-      int64_t ld = ldc;
-      if constexpr (kDirect) {
-        sums = c + begin * ldc;
-      } else {
-        if (tSums.size() < static_cast<size_t>(kRowBlock * n)) tSums.resize(static_cast<size_t>(kRowBlock * n));
-        sums = tSums.data(), ld = n;
-      }
-      if (start)
-        for (int64_t r = 0; r < rows; ++r) std::memcpy(sums + r * ld, start, sizeof(float) * static_cast<size_t>(n));
       Words words{};
       if (transposeA) {  // stored as (k, m)
         uint32_t* const to = scratch(tWords, pairs * kRowBlock);
@@ -192,25 +192,34 @@ void gemmNarrow(bool transposeA, int64_t m, const A* a, int64_t lda, const Panel
         pairColumns(a + begin * lda, lda, rows, k, to, pairs);
         words = {to, pairs, 1};
       }
+      // Between blocks of k sums are in float: in c itself where it is.
+      C* const out = c + begin * ldc;
+      float* sums = nullptr;
+      int64_t ld = n;
+      if constexpr (std::is_same_v<C, float>) {
+        sums = out, ld = ldc;
+      } else if (pairs > kPairs) {
+        if (tSums.size() < static_cast<size_t>(kRowBlock * n)) tSums.resize(static_cast<size_t>(kRowBlock * n));
+        sums = tSums.data();
+      }
       for (int64_t p = 0; p < std::max<int64_t>(1, pairs); p += kPairs) {
         const int64_t count = std::min(kPairs, pairs - p);
+        const bool done = p + kPairs >= pairs;
         for (int64_t j = 0; j < panels; ++j) {
-          const int64_t columns = std::min(kColumns, n - j * kColumns);
+          const int64_t column = j * kColumns;
+          const __mmask16 left = maskOf(n - column), right = maskOf(n - column - 16);
           for (int64_t r = 0; r < rows; r += kRows) {
             const int64_t height = std::min(kRows, rows - r);
-            kTiles[height - 1]({words.data + r * words.row + p * words.pair, words.row, words.pair}, b.words + (j * pairs + p) * kColumns, count, sums + r * ld + j * kColumns, ld,
-                               add || start || p > 0, maskOf(columns), maskOf(columns - 16));
+            const Words from{words.data + r * words.row + p * words.pair, words.row, words.pair};
+            const uint32_t* const panel = b.words + (j * pairs + p) * kColumns;
+            const Start at = p > 0 || add ? Start{sums + r * ld + column, ld} : start ? Start{start + column, 0} : Start{nullptr, 0};
+            if (done)
+              kTiles<C>[height - 1](from, panel, count, at, out + r * ldc + column, ldc, left, right);
+            else
+              kTiles<float>[height - 1](from, panel, count, at, sums + r * ld + column, ld, left, right);
           }
         }
       }
-      if constexpr (!kDirect)
-        vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-          for (int64_t r = 0; r < rows; ++r) {
-            C* out = c + (begin + r) * ldc;
-#pragma GCC ivdep
-            for (int64_t i = 0; i < n; ++i) store(out[i], sums[r * ld + i]);
-          }
-        });
     }
   });
 }
