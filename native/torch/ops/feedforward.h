@@ -11,15 +11,22 @@ namespace serac {
 // The feed-forward of rows x (rows, C), float or bfloat16, contiguous, with products of bfloat16; weights and biases float. In bfloat16.
 Tensor feedforwardNarrow(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& kept, at::ArrayRef<double> balance, bool gradient);
 
-// Rows in tiles of the same size, but for the last, and tiles in parts, one a thread.
+// Rows in tiles of the same size, but for the last, and tiles in parts, one a thread: as many for each.
 struct Tiles {
   struct Tile {
     int64_t begin, rows;
   };
   using Slice = std::vector<Tile>;
+  static constexpr int64_t kFew = 32;  // rows that are not worth a second thread
   int64_t rows, size, count, parts;
-  Tiles(int64_t rowCount, int64_t tileRows)
-      : rows(rowCount), size(tileRows), count((rowCount + tileRows - 1) / tileRows), parts(std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), count))) {}
+  // `most` rows in a tile
+  Tiles(int64_t rowCount, int64_t most) : rows(rowCount) {
+    const auto over = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+    const int64_t threads = rowCount < kFew ? 1 : at::get_num_threads(), wanted = over(over(rows, most), threads) * threads;
+    size = std::max<int64_t>(1, over(rows, std::max<int64_t>(1, wanted)));
+    count = over(rows, size);
+    parts = std::max<int64_t>(1, std::min(threads, count));
+  }
 
   // f(part, its tiles), in parallel
   template <typename F>
