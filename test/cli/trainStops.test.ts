@@ -104,7 +104,7 @@ test("a second Ctrl-C ends it at once, without saving, also while a disk does no
     first(text, child);
     second(text, child);
   });
-  expect(signal).toBe("SIGINT");
+  expect(signal, stderr).toBe("SIGINT");
   expect(stderr).not.toContain("saved ");
   expect(saved("twice").filter((name) => name.endsWith(".pt"))).toEqual([]);
 });
