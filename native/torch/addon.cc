@@ -6,6 +6,7 @@
 #include "environment.h"
 #include "torch/allocator.h"
 #include "ops/register.h"
+#include "torch/signals.h"
 
 namespace serac {
 
@@ -40,6 +41,7 @@ void registerOnce() {
 napi_value init(napi_env env, napi_value exports) {
   return guard(env, [&]() -> napi_value {
     registerOnce();
+    leaveSignals();
     auto* e = new Environment;
     const napi_status status = napi_set_instance_data(env, e, [](napi_env, void* data, void*) { delete static_cast<Environment*>(data); }, nullptr);
     if (status != napi_ok) delete e;

@@ -1,5 +1,5 @@
 /** What concerns the process as a whole runs in processes of its own. */
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -32,6 +32,51 @@ const both = (order: string[]): string => `
   const ids = media.encodeIds(media.loadModel(model), "one two");
   console.log(sum, model.length > 100, ids.length > 0);
 `;
+
+/** Products as a gradient of weights needs them, for `seconds`; oneDNN's use the stack pointer for something else meanwhile. */
+const multiplying = (seconds: number): string => `
+  const { ops, randn, scope, setThreads } = await import(${JSON.stringify(join(library, "torch/index.js"))});
+  setThreads(2);
+  let signals = 0;
+  process.on("SIGWINCH", () => signals++);
+  const [x, w] = [randn([262, 48]), randn([64, 48]).requiresGrad_(true)];
+  process.stdout.write("ready\\n");
+  for (const end = Date.now() + ${seconds * 1000}; Date.now() < end; await new Promise(setImmediate)) {
+    w.grad = null;
+    for (let i = 0; i < 50; i++) scope(() => ops.linear(x, w).sum().backward());
+  }
+  console.log(signals > 0 ? "signals came" : "no signal came");
+`;
+
+describe("signals", () => {
+  test("that come while matrices are multiplied do no harm, and reach their handlers", async () => {
+    const running = spawn(process.execPath, ["--input-type=module", "-e", multiplying(3)], { cwd: packageRoot, stdio: ["ignore", "pipe", "inherit"] });
+    let stdout = "";
+    let hail: NodeJS.Timeout | undefined;
+    running.stdout.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+      hail ??= setInterval(() => {
+        for (let i = 0; i < 4; i++) running.kill("SIGWINCH");
+      }, 1);
+    });
+    const end = await new Promise((resolve) => running.once("close", (status, signal) => resolve({ status, signal })));
+    clearInterval(hail);
+    expect({ end, stdout }).toEqual({ end: { status: 0, signal: null }, stdout: "ready\nsignals came\n" });
+  });
+
+  test("end a process that does not ask for them, and are not hidden from processes that it starts", () => {
+    const { status, signal, stdout } = child(`
+      import { execFileSync } from "node:child_process";
+      const { zeros } = await import(${JSON.stringify(join(library, "torch/index.js"))});
+      zeros([1]);
+      process.stdout.write(execFileSync("grep", ["SigBlk", "/proc/self/status"]));
+      setTimeout(() => {}, 20_000);
+      process.kill(process.pid, "SIGTERM");
+    `);
+    expect({ status, signal }).toEqual({ status: null, signal: "SIGTERM" });
+    expect(stdout).toMatch(/^SigBlk:\s*0+\n$/);
+  });
+});
 
 describe("one process", () => {
   test("a second copy of the addon is an error with a code, and the first goes on", () => {
