@@ -145,13 +145,16 @@ export class AsrModel extends Module {
 
   /**
    * @param encoderOut (N, T, C)
-   * @returns log-probabilities (N, T, V)
+   * @returns log-probabilities (N, T, V), in single precision under autocast too: in bfloat16 they would not sum to 1, and the loss could be below 0
    * @throws ConfigError when the model has no CTC output
    */
   ctcLogProbs(encoderOut: Tensor): Tensor {
     const { ctcDropout, ctcLinear } = this;
     if (!ctcDropout || !ctcLinear)
       throw new ConfigError("CONFIG_BAD_VALUE", { at: "useCtc", message: "the model has no CTC output", fix: "build it with useCtc, or decode by its transducer" });
-    return scope(() => ctcLinear.forward(ctcDropout.forward(encoderOut)).logSoftmax(-1));
+    return scope(() => {
+      const logits = ctcLinear.forward(ctcDropout.forward(encoderOut));
+      return (logits.dtype === "float64" ? logits : logits.to({ dtype: "float32" })).logSoftmax(-1);
+    });
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { AsrModel } from "../../src/models/index.ts";
-import { Generator, liveTensors, noGrad, randn, scope, setComposed, type Tensor, zeros } from "../../src/torch/index.ts";
+import { autocast, Generator, liveTensors, noGrad, randn, scope, setComposed, type Tensor, zeros } from "../../src/torch/index.ts";
 import { Random } from "../../src/util/random.ts";
 import { goldenModel, under } from "./helpers.ts";
 
@@ -29,6 +29,17 @@ describe.each(["asr_full", "asr_causal"])("%s", (name) => {
       expect(model.ctcLogProbs(encoderOut)).toBeAllClose(tensors.ctc_log_probs);
     });
   });
+});
+
+test("under autocast the CTC output is in single precision, and sums to 1", () => {
+  const { model, x, tensors } = goldenModel("asr_full");
+  noGrad(() =>
+    autocast({ enabled: true, dtype: "bfloat16" }, () => {
+      const logProbs = model.ctcLogProbs(model.forwardEncoder(x, tensors.x_lens as Tensor).encoderOut);
+      expect(logProbs.dtype).toBe("float32");
+      for (const sum of logProbs.exp().sum([2]).flatten().toArray()) expect(Math.abs(sum - 1)).toBeLessThan(1e-5);
+    }),
+  );
 });
 
 const sizes = {
