@@ -156,7 +156,7 @@ class Trainer {
     const say = (line: string): void => log.say(line);
     const env = envInfo();
     log.note(JSON.stringify({ ...options, env_info: env }));
-    this.parts = makeParts(options, tokens, say);
+    this.parts = makeParts(options, tokens, { say, env });
     this.saver = new RunSaver(options.expDir, say);
     this.bad = new BadBatches(options.expDir, { limit: options.maxBadBatches, say });
     this.gradScale = new GradScaleWatch(this.parts.scaler, options.recipe, (first) => this.onSmallScale(first));

@@ -23,10 +23,12 @@ export interface RunParts {
   generator: Generator;
   random: Random;
   tokenizerBytes: Uint8Array;
+  /** Versions and the state of the checkout; see `envInfo`. */
+  env: Readonly<Record<string, string | boolean>>;
 }
 
 /** A model, and all that trains it, at the beginning. */
-export function makeParts(options: TrainOptions, tokens: Tokens, say: (line: string) => void): RunParts {
+export function makeParts(options: TrainOptions, tokens: Tokens, { say, env }: { say: (line: string) => void; env: RunParts["env"] }): RunParts {
   const shape = Object.fromEntries(Object.keys(modelOptions).map((name) => [name, options[name as keyof TrainOptions]]));
   const config = { ...parseOptions(modelOptions, shape), vocabSize: tokens.model.vocabSize, blankId: 0, sampleRate: options.sampleRate };
   const model = scope(() => new AsrModel({ ...asrModelOptions(config), generator: new Generator(options.seed) }));
@@ -42,6 +44,7 @@ export function makeParts(options: TrainOptions, tokens: Tokens, say: (line: str
     generator: new Generator(options.seed, { device: options.device }),
     random: new Random(options.seed),
     tokenizerBytes: tokens.bytes,
+    env,
   };
 }
 
@@ -70,7 +73,7 @@ export function checkpointOf(parts: RunParts, average: Map<string, Tensor>, { lo
       scheduler: scheduler.stateDict(),
       scaler: scaler.enabled ? (scaler.stateDict() as Record<string, number>) : undefined,
       averagePeriod: options.averagePeriod,
-      options: { ...options },
+      options: { ...options, envInfo: parts.env },
       extra: { ...(loader && { loader }), ...(totalLoss && { totalLoss }), ...(validationDue && { validationDue }) },
     },
     model: model.stateDict(),

@@ -127,6 +127,7 @@ test("logs: icefall's file, TensorBoard's events, options and versions, in the f
   expect(saved).toMatchObject({ numEpochs: 1, envInfo: { "node-version": process.version } });
   const file = openPt(join(exp("logs"), "epoch-1.pt"));
   const value = file.value as PtDict;
+  expect(JSON.parse(value.get("env_info") as string)).toMatchObject({ "node-version": process.version, "torch-version": expect.any(String) });
   expect([value.get("num_epochs"), value.get("base_lr"), value.get("use_autocast")]).toEqual([1n, options.baseLr ?? 0.045, false]);
   file.close();
   await train({ ...options, expDir: exp("no-events"), tensorboard: false, maxSteps: 1 });
