@@ -86,3 +86,14 @@ export async function batchesOf(epoch: { next(): Promise<SpeechBatch | undefined
 /** The batches of training's epoch `number`. */
 export const trainBatches = (input: TrainOptionsInput, number = 1): Promise<SpeechBatch[]> =>
   withData(input, async (data) => batchesOf(await data.epoch(number, undefined, undefined)));
+
+/** Options that make everything draw, besides dropout: speed, noise, rooms, warping and masks. */
+export const everythingRandom = (folder: string): TrainOptionsInput => ({
+  speedPerturb: true,
+  noisePath: noiseFolder(folder),
+  noiseMixProb: 0.7,
+  rirEnabled: true,
+  rirProb: 0.3,
+  enableSpecAug: true,
+  specAugTimeWarpFactor: 4,
+});

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { liveTensors } from "../../src/torch/index.ts";
 import { type TrainOptionsInput, train } from "../../src/train/index.ts";
 import { Random } from "../../src/util/random.ts";
-import { noiseFolder } from "./corpora.ts";
+import { everythingRandom } from "./corpora.ts";
 import { checkpointsIn, chooseKills, differences, killedRun, momentsOf, unfinishedIn } from "./kills.ts";
 import { toneCorpus } from "./tones.ts";
 
@@ -23,16 +23,9 @@ let options: TrainOptionsInput;
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "serac-kills-"));
-  // Everything that draws: dropout, speed, noise, rooms, warping and masks.
   options = {
     ...(await toneCorpus(folder)),
-    speedPerturb: true,
-    noisePath: noiseFolder(folder),
-    noiseMixProb: 0.7,
-    rirEnabled: true,
-    rirProb: 0.3,
-    enableSpecAug: true,
-    specAugTimeWarpFactor: 4,
+    ...everythingRandom(folder),
     numEpochs: many > 0 ? 3 : 1,
     logInterval: 1,
     averagePeriod: 2,

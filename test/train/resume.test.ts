@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
 import { liveTensors } from "../../src/torch/index.ts";
 import { type TrainOptionsInput, train } from "../../src/train/index.ts";
-import { noiseFolder } from "./corpora.ts";
+import { everythingRandom } from "./corpora.ts";
 import { toneCorpus } from "./tones.ts";
 
 let folder: string;
@@ -20,13 +20,7 @@ beforeAll(async () => {
   const { validManifest: _, ...tones } = await toneCorpus(folder);
   options = {
     ...tones,
-    speedPerturb: true,
-    noisePath: noiseFolder(folder),
-    noiseMixProb: 0.7,
-    rirEnabled: true,
-    rirProb: 0.3,
-    enableSpecAug: true,
-    specAugTimeWarpFactor: 4,
+    ...everythingRandom(folder),
     numEpochs: 2,
     saveEveryN: 5,
   };

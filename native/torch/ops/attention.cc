@@ -3,7 +3,7 @@
 // Under autocast weights are kept in bfloat16; sums and products are in float.
 #include "torch/composed/composed.h"
 #include "torch/ops/gemm.h"
-#include "torch/ops/simd.h"
+#include "torch/ops/lanes.h"
 
 namespace serac {
 namespace {
@@ -29,19 +29,6 @@ SERAC_INLINE float expOrZero(float v) {
   return std::bit_cast<float>(std::bit_cast<int32_t>(expOfNegative<isa>(v)) & -static_cast<int32_t>(v > -87.0f));
 }
 
-template <Isa isa, typename F>
-SERAC_INLINE float sumOver(int64_t n, const F& f) {
-  constexpr int kLanes = 16;
-  float sums[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int l = 0; l < kLanes; ++l) sums[l] += f(i + l);
-  for (; i < n; ++i) sums[0] += f(i);
-  float sum = 0;
-  for (int l = 0; l < kLanes; ++l) sum += sums[l];
-  return sum;
-}
-
 // One row of scores, in place; `position` are the dims of one target, `encoding` (dims, offsets) begins at the offset of source 0.
 void addPositions(float* scores, int64_t sources, const float* position, const float* encoding, int64_t dims, int64_t offsets) {
   vectorized([=]<Isa isa>() __attribute__((always_inline)) {
@@ -56,16 +43,8 @@ void addPositions(float* scores, int64_t sources, const float* position, const f
 
 void softmaxRow(float* scores, int64_t sources) {
   vectorized([=]<Isa isa>() __attribute__((always_inline)) {
-    constexpr int kLanes = 16;
-    float highest[kLanes];
-    for (int l = 0; l < kLanes; ++l) highest[l] = scores[0];
-    int64_t i = 0;
-    for (; i + kLanes <= sources; i += kLanes)
-      for (int l = 0; l < kLanes; ++l) highest[l] = scores[i + l] > highest[l] ? scores[i + l] : highest[l];
-    for (; i < sources; ++i) highest[0] = scores[i] > highest[0] ? scores[i] : highest[0];
-    float max = highest[0];
-    for (int l = 1; l < kLanes; ++l) max = highest[l] > max ? highest[l] : max;
-    const float sum = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return scores[j] = expOrZero<isa>(scores[j] - max); });
+    const float max = maxInLanes(scores, sources);
+    const float sum = sumInLanes(sources, [=](int64_t j) __attribute__((always_inline)) { return scores[j] = expOrZero<isa>(scores[j] - max); });
     const float scale = 1.0f / sum;
     for (int64_t j = 0; j < sources; ++j) scores[j] *= scale;
   });
@@ -80,7 +59,7 @@ void softmaxBackwardRow(const T* a, const T* da, const T* more, float* ds, int64
       for (int64_t j = 0; j < sources; ++j) to[j] = load(da[j]) + load(more[j]);
     else
       for (int64_t j = 0; j < sources; ++j) to[j] = load(da[j]);
-    const float dot = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return load(a[j]) * to[j]; });
+    const float dot = sumInLanes(sources, [=](int64_t j) __attribute__((always_inline)) { return load(a[j]) * to[j]; });
     for (int64_t j = 0; j < sources; ++j) to[j] = load(a[j]) * (to[j] - dot);
   });
 }
@@ -110,7 +89,7 @@ void positionsBackward(const float* ds, int64_t sources, const float* position, 
       const float* e = encoding + d * offsets;
       float* __restrict de = dencoding + d * offsets;
       const float p = position[d];
-      dposition[d] = sumOver<isa>(sources, [=](int64_t j) __attribute__((always_inline)) { return ds[j] * e[j]; });
+      dposition[d] = sumInLanes(sources, [=](int64_t j) __attribute__((always_inline)) { return ds[j] * e[j]; });
       for (int64_t j = 0; j < sources; ++j) de[j] = mulAdd<isa>(p, ds[j], de[j]);
     }
   });

@@ -4,27 +4,12 @@
 // Kept are y, which who comes next keeps as well, and s: x is y / s.
 #include "torch/composed/composed.h"
 #include "torch/ops/common.h"
-#include "torch/ops/simd.h"
+#include "torch/ops/lanes.h"
 
 #include <vector>
 
 namespace serac {
 namespace {
-
-constexpr int kLanes = 16;
-
-// Sum over n elements f(i), in lanes, so that it vectorises in a fixed order.
-template <typename F>
-SERAC_INLINE float sumInLanes(int64_t n, const F& f) {
-  float sums[kLanes] = {};
-  int64_t c = 0;
-  for (; c + kLanes <= n; c += kLanes)
-    for (int l = 0; l < kLanes; ++l) sums[l] += f(c + l);
-  for (; c < n; ++c) sums[0] += f(c);
-  float sum = 0;
-  for (int l = 0; l < kLanes; ++l) sum += sums[l];
-  return sum;
-}
 
 bool hasFrameLoop(const Tensor& x, const Tensor& bias, int64_t dim) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && bias.scalar_type() == at::kFloat && dim == x.dim() - 1 && x.numel() > 0;
