@@ -1,23 +1,18 @@
-// A tile of 14 x 32 sums stays in the registers of AVX-512. Of b, panels of 32 columns are laid out by pairs of rows, as the instruction takes
-// them: pair p of panel j is 32 words of two bfloat16. Of a, a word holds two elements of a row, wherever it lies.
+// Of b, panels of 32 columns are laid out by pairs of rows, as the instructions take them: pair p of panel j is 32 words of two bfloat16. Of a, a word
+// holds two elements of a row, wherever it lies. Tiles of the product are summed by AMX (narrowTileAmx.h), else by AVX512-BF16 (narrowTile.h).
 #include "torch/ops/gemmNarrow.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <memory>
+#include <optional>
 
 #include "torch/ops/common.h"
-#include "torch/ops/simd.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-// GCC 12 finds the undefined vectors inside of its own intrinsics.
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#define SERAC_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,prefer-vector-width=512")))
-#endif
+#include "torch/ops/isa.h"
+#include "torch/ops/narrowTileAmx.h"
 
 namespace serac {
 
@@ -25,199 +20,141 @@ namespace serac {
 
 namespace {
 
-constexpr int64_t kRows = 14, kColumns = 32;
 constexpr int64_t kPairs = 256;     // of a block: its panel of b stays in the first cache
-constexpr int64_t kRowBlock = 112;  // rows that one thread takes at a time
+constexpr int64_t kPairsAmx = 512;
+constexpr int64_t kRowBlock = 224;  // rows that one thread takes at a time
 
-// Words of a: element pair p of row r is data[r * row + p * pair].
-struct Words {
-  const uint32_t* data;
-  int64_t row, pair;
-};
-
-// Of 16 lanes the first `count`.
-inline __mmask16 maskOf(int64_t count) { return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1 << count) - 1); }
-
-SERAC_AVX512_BF16 inline void storeSums(float* to, __mmask16 mask, __m512 sums) { _mm512_mask_storeu_ps(to, mask, sums); }
-SERAC_AVX512_BF16 inline void storeSums(c10::BFloat16* to, __mmask16 mask, __m512 sums) { _mm256_mask_storeu_epi16(to, mask, (__m256i)_mm512_cvtneps_pbh(sums)); }
-
-// Where sums begin: at the numbers of `data`, one row after `ld`; without data at 0.
-struct Start {
-  const float* data;
-  int64_t ld;
-};
-
-template <int R, typename C>
-SERAC_AVX512_BF16 void tile(const Words& a, const uint32_t* b, int64_t pairs, Start start, C* c, int64_t ldc, __mmask16 left, __mmask16 right) {
-  __m512 low[R], high[R];
-#pragma GCC unroll 14
-  for (int r = 0; r < R; ++r) {
-    low[r] = start.data ? _mm512_maskz_loadu_ps(left, start.data + r * start.ld) : _mm512_setzero_ps();
-    high[r] = start.data ? _mm512_maskz_loadu_ps(right, start.data + r * start.ld + 16) : _mm512_setzero_ps();
-  }
-  const uint32_t* words = a.data;
-  for (int64_t p = 0; p < pairs; ++p, b += kColumns, words += a.pair) {
-    const auto b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 16);
-#pragma GCC unroll 14
-    for (int r = 0; r < R; ++r) {
-      const auto x = (__m512bh)_mm512_set1_epi32(static_cast<int>(words[r * a.row]));
-      low[r] = _mm512_dpbf16_ps(low[r], x, b0);
-      high[r] = _mm512_dpbf16_ps(high[r], x, b1);
-    }
-  }
-#pragma GCC unroll 14
-  for (int r = 0; r < R; ++r) {
-    storeSums(c + r * ldc, left, low[r]);
-    storeSums(c + r * ldc + 16, right, high[r]);
-  }
-}
-
-template <typename C>
-using Tile = void (*)(const Words&, const uint32_t*, int64_t, Start, C*, int64_t, __mmask16, __mmask16);
-template <typename C>
-constexpr Tile<C> kTiles[kRows] = {tile<1, C>, tile<2, C>, tile<3, C>, tile<4, C>, tile<5, C>, tile<6, C>, tile<7, C>, tile<8, C>, tile<9, C>, tile<10, C>, tile<11, C>, tile<12, C>, tile<13, C>, tile<14, C>};
-
-// 16 elements from `x`, as far as `mask` goes, in the low halves of words.
-SERAC_AVX512_BF16 inline __m512i lowHalves(const float* x, __mmask16 mask) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, x))); }
-SERAC_AVX512_BF16 inline __m512i lowHalves(const c10::BFloat16* x, __mmask16 mask) { return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, x)); }
-
-// 16 words of pairs of neighbours from `x`, of which there are `count` elements.
-SERAC_AVX512_BF16 inline __m512i pairs(const float* x, int64_t count) {
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(maskOf(count - 16), x + 16), _mm512_maskz_loadu_ps(maskOf(count), x));
-}
-SERAC_AVX512_BF16 inline __m512i pairs(const c10::BFloat16* x, int64_t count) {
-  const __mmask32 mask = count >= 32 ? 0xffffffffu : (uint32_t{1} << count) - 1;
-  return _mm512_maskz_loadu_epi16(mask, x);
-}
-
-// Words of pairs of rows of x (rows, columns): to[p * step + c] holds rows 2 p and 2 p + 1 of column c, 0 beyond the last row.
-template <typename T>
-SERAC_AVX512_BF16 void pairRows(const T* x, int64_t ld, int64_t rows, int64_t columns, uint32_t* to, int64_t step) {
-  for (int64_t p = 0; 2 * p < rows; ++p) {
-    const T* const first = x + 2 * p * ld;
-    const bool second = 2 * p + 1 < rows;
-    for (int64_t c = 0; c < columns; c += 16) {
-      const __mmask16 mask = maskOf(columns - c);
-      __m512i words = lowHalves(first + c, mask);
-      if (second) words = _mm512_or_si512(words, _mm512_slli_epi32(lowHalves(first + ld + c, mask), 16));
-      _mm512_mask_storeu_epi32(to + p * step + c, mask, words);
-    }
-  }
-}
-
-// Words of pairs of columns of x (rows, columns): to[r * row + p].
-template <typename T>
-SERAC_AVX512_BF16 void pairColumns(const T* x, int64_t ld, int64_t rows, int64_t columns, uint32_t* to, int64_t row) {
-  const int64_t words = (columns + 1) / 2;
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t p = 0; p < words; p += 16) _mm512_mask_storeu_epi32(to + r * row + p, maskOf(words - p), pairs(x + r * ld + 2 * p, columns - 2 * p));
-}
-
-// The same of at most 16 rows, transposed: to[p * kColumns + r].
-template <typename T>
-SERAC_AVX512_BF16 void pairColumnsAcross(const T* x, int64_t ld, int64_t rows, int64_t columns, uint32_t* to) {
-  const int64_t words = (columns + 1) / 2;
-  for (int64_t p = 0; p < words; p += 16) {
-    __m512i v[16], w[16];
-#pragma GCC unroll 16
-    for (int64_t r = 0; r < 16; ++r) v[r] = r < rows ? pairs(x + r * ld + 2 * p, columns - 2 * p) : _mm512_setzero_si512();
-#pragma GCC unroll 8
-    for (int r = 0; r < 16; r += 2) w[r] = _mm512_unpacklo_epi32(v[r], v[r + 1]), w[r + 1] = _mm512_unpackhi_epi32(v[r], v[r + 1]);
-#pragma GCC unroll 4
-    for (int r = 0; r < 16; r += 4) {  // v[r + i]: words i, i + 4, i + 8, i + 12 of rows r to r + 3
-      v[r] = _mm512_unpacklo_epi64(w[r], w[r + 2]), v[r + 1] = _mm512_unpackhi_epi64(w[r], w[r + 2]);
-      v[r + 2] = _mm512_unpacklo_epi64(w[r + 1], w[r + 3]), v[r + 3] = _mm512_unpackhi_epi64(w[r + 1], w[r + 3]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const __m512i a = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88), b = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xdd);
-      const __m512i c = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88), d = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xdd);
-      w[i] = _mm512_shuffle_i32x4(a, c, 0x88), w[8 + i] = _mm512_shuffle_i32x4(a, c, 0xdd);
-      w[4 + i] = _mm512_shuffle_i32x4(b, d, 0x88), w[12 + i] = _mm512_shuffle_i32x4(b, d, 0xdd);
-    }
-    const int64_t count = std::min<int64_t>(16, words - p);
-    for (int64_t i = 0; i < count; ++i) _mm512_storeu_si512(to + (p + i) * kColumns, w[i]);
-  }
-}
+constexpr size_t kLine = 64;  // AMX reads rows that cross lines of the cache at an eighth of the speed
 
 // Memory that a thread keeps for its next product.
-uint32_t* scratch(std::vector<uint32_t>& kept, int64_t words) {
-  if (kept.size() < static_cast<size_t>(words)) kept.resize(static_cast<size_t>(words));
-  return kept.data();
-}
-thread_local std::vector<uint32_t> tPanels, tWords;
-thread_local std::vector<float> tSums;
+template <typename T>
+class Room {
+ public:
+  T* of(int64_t count) {
+    if (count > size_) {
+      const size_t bytes = (sizeof(T) * static_cast<size_t>(count) + kLine - 1) / kLine * kLine;
+      kept_.reset();
+      kept_.reset(static_cast<T*>(std::aligned_alloc(kLine, bytes)));
+      TORCH_CHECK(kept_, "no memory for ", bytes, " bytes");
+      std::memset(kept_.get(), 0, bytes);
+      size_ = count;
+    }
+    return kept_.get();
+  }
 
-int64_t panelsOf(int64_t n) { return (n + kColumns - 1) / kColumns; }
-int64_t pairsOf(int64_t k) { return (k + 1) / 2; }
+ private:
+  struct Free {
+    void operator()(T* data) const { std::free(data); }
+  };
+  std::unique_ptr<T, Free> kept_;
+  int64_t size_ = 0;
+};
+thread_local Room<uint32_t> tPanels, tWords;
+thread_local Room<float> tSums;
 
-// b (k, n), or transposed (n, k), in panels: panelsOf(n) * pairsOf(k) * kColumns words.
+int64_t panelsOf(int64_t n) { return (n + kTileColumns - 1) / kTileColumns; }
+// Whole sixteens, for AMX; behind the last are zeros.
+int64_t pairsOf(int64_t k) { return (k + 31) / 32 * 16; }
+
+// b (k, n), or transposed (n, k), in panels: panelsOf(n) * pairsOf(k) * kTileColumns words.
 template <typename B>
 void layOut(bool transposed, int64_t n, int64_t k, const B* b, int64_t ldb, uint32_t* packed) {
-  const int64_t size = pairsOf(k) * kColumns;
+  const int64_t size = pairsOf(k) * kTileColumns;
   at::parallel_for(0, panelsOf(n), std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size)), [&](int64_t first, int64_t last) {
     for (int64_t j = first; j < last; ++j) {
       uint32_t* const panel = packed + j * size;
-      const int64_t columns = std::min(kColumns, n - j * kColumns);
-      if (columns < kColumns) std::memset(panel, 0, sizeof(uint32_t) * static_cast<size_t>(size));
+      const int64_t columns = std::min(kTileColumns, n - j * kTileColumns);
+      if (columns < kTileColumns) std::memset(panel, 0, sizeof(uint32_t) * static_cast<size_t>(size));
       if (transposed)
-        for (int64_t half = 0; half < columns; half += 16) pairColumnsAcross(b + (j * kColumns + half) * ldb, ldb, std::min<int64_t>(16, columns - half), k, panel + half);
-      else
-        pairRows(b + j * kColumns, ldb, k, columns, panel, kColumns);
+        for (int64_t half = 0; half < columns; half += 16) pairColumnsAcross(b + (j * kTileColumns + half) * ldb, ldb, std::min<int64_t>(16, columns - half), k, panel + half, kTileColumns);
+      else {
+        pairRows(b + j * kTileColumns, ldb, k, columns, panel, kTileColumns);
+        const int64_t used = (k + 1) / 2 * kTileColumns;
+        std::memset(panel + used, 0, sizeof(uint32_t) * static_cast<size_t>(size - used));
+      }
     }
   });
 }
 
 }  // namespace
 
-bool hasGemmNarrow() { return currentIsa() == Isa::avx512bf16; }
+bool hasGemmNarrow() { return currentIsa() >= Isa::avx512bf16; }
+
+namespace {
+
+// Rows of a in words; copied where the kernel cannot take them as they lie.
+template <typename A>
+Words wordsOf(bool amx, bool transposed, const A* a, int64_t lda, int64_t begin, int64_t rows, int64_t k) {
+  const int64_t pairs = pairsOf(k);
+  if (transposed && !amx) {  // stored as (k, m)
+    uint32_t* const to = tWords.of(pairs * kRowBlock);
+    pairRows(a + begin, lda, k, rows, to, kRowBlock);
+    return {to, 1, kRowBlock};
+  }
+  const int64_t fit = amx ? kLine : sizeof(uint32_t);  // bytes
+  const bool fits = lda * 2 % fit == 0 && k * 2 % fit == 0 && reinterpret_cast<uintptr_t>(a) % fit == 0 && !(amx && rows % 16 != 0);
+  if (!transposed && std::is_same_v<A, c10::BFloat16> && fits)
+    return {reinterpret_cast<const uint32_t*>(a + begin * lda), lda / 2, 1};
+  uint32_t* const to = tWords.of(pairs * kRowBlock);
+  if (transposed)
+    for (int64_t r = 0; r < rows; r += 16) pairRowsAcross(a + begin + r, lda, k, std::min<int64_t>(16, rows - r), to + r * pairs, pairs);
+  else
+    pairColumns(a + begin * lda, lda, rows, k, to, pairs);
+  return {to, pairs, 1};
+}
+
+// The tiles of some rows of one panel.
+template <typename C>
+void tiles(bool amx, const Words& a, int64_t rows, const uint32_t* panel, int64_t pairs, Start start, C* c, int64_t ldc, __mmask16 left, __mmask16 right) {
+  const int64_t step = amx ? kAmxRows : kTileRows;
+  for (int64_t r = 0; r < rows; r += step) {
+    const int64_t height = std::min(step, rows - r);
+    const Start at{start.data ? start.data + r * start.ld : nullptr, start.ld};
+    if (amx)
+      tileAmx<C>(a.data + r * a.row, a.row, height, panel, pairs, at, c + r * ldc, ldc, left, right);
+    else
+      kTiles<C>[height - 1]({a.data + r * a.row, a.row, a.pair}, panel, pairs, at, c + r * ldc, ldc, left, right);
+  }
+}
+
+}  // namespace
 
 template <typename A, typename C>
 void gemmNarrow(bool transposeA, int64_t m, const A* a, int64_t lda, const Panels& b, const float* start, bool add, C* c, int64_t ldc) {
-  const int64_t n = b.n, k = b.k, pairs = pairsOf(k), panels = panelsOf(n);
+  const int64_t n = b.n, k = b.k, pairs = (k + 1) / 2, panels = panelsOf(n);
   if (m == 0 || n == 0) return;
+  const bool amx = currentIsa() == Isa::amx;
+  const int64_t most = amx ? kPairsAmx : kPairs;
   const int64_t blocks = (m + kRowBlock - 1) / kRowBlock;
   at::parallel_for(0, blocks, std::max<int64_t>(1, 2'000'000 / std::max<int64_t>(1, kRowBlock * n * k)), [&](int64_t first, int64_t last) {
+    std::optional<AmxTiles> registers;
+    if (amx) registers.emplace();
     for (int64_t block = first; block < last; ++block) {
       const int64_t begin = block * kRowBlock, rows = std::min(kRowBlock, m - begin);
-      Words words{};
-      if (transposeA) {  // stored as (k, m)
-        uint32_t* const to = scratch(tWords, pairs * kRowBlock);
-        pairRows(a + begin, lda, k, rows, to, kRowBlock);
-        words = {to, 1, kRowBlock};
-      } else if (std::is_same_v<A, c10::BFloat16> && k % 2 == 0 && lda % 2 == 0 && reinterpret_cast<uintptr_t>(a) % 4 == 0) {  // words as they lie
-        words = {reinterpret_cast<const uint32_t*>(a + begin * lda), lda / 2, 1};
-      } else {
-        uint32_t* const to = scratch(tWords, pairs * kRowBlock);
-        pairColumns(a + begin * lda, lda, rows, k, to, pairs);
-        words = {to, pairs, 1};
-      }
+      const Words words = wordsOf(amx, transposeA, a, lda, begin, rows, k);
       // Between blocks of k sums are in float: in c itself where it is.
       C* const out = c + begin * ldc;
       float* sums = nullptr;
       int64_t ld = n;
       if constexpr (std::is_same_v<C, float>) {
         sums = out, ld = ldc;
-      } else if (pairs > kPairs) {
-        if (tSums.size() < static_cast<size_t>(kRowBlock * n)) tSums.resize(static_cast<size_t>(kRowBlock * n));
-        sums = tSums.data();
+      } else if (pairs > most) {
+        ld = (n + 15) / 16 * 16;
+        sums = tSums.of(kRowBlock * ld);
       }
-      for (int64_t p = 0; p < std::max<int64_t>(1, pairs); p += kPairs) {
-        const int64_t count = std::min(kPairs, pairs - p);
-        const bool done = p + kPairs >= pairs;
+      for (int64_t p = 0; p < std::max<int64_t>(1, pairs); p += most) {
+        const int64_t count = std::min(most, pairs - p);
+        const bool done = p + most >= pairs;
+        const Words from{words.data + p * words.pair, words.row, words.pair};
         for (int64_t j = 0; j < panels; ++j) {
-          const int64_t column = j * kColumns;
+          const int64_t column = j * kTileColumns;
           const __mmask16 left = maskOf(n - column), right = maskOf(n - column - 16);
-          for (int64_t r = 0; r < rows; r += kRows) {
-            const int64_t height = std::min(kRows, rows - r);
-            const Words from{words.data + r * words.row + p * words.pair, words.row, words.pair};
-            const uint32_t* const panel = b.words + (j * pairs + p) * kColumns;
-            const Start at = p > 0 || add ? Start{sums + r * ld + column, ld} : start ? Start{start + column, 0} : Start{nullptr, 0};
-            if (done)
-              kTiles<C>[height - 1](from, panel, count, at, out + r * ldc + column, ldc, left, right);
-            else
-              kTiles<float>[height - 1](from, panel, count, at, sums + r * ld + column, ld, left, right);
-          }
+          const uint32_t* const panel = b.words + (j * pairsOf(k) + p) * kTileColumns;
+          const Start at = p > 0 || add ? Start{sums + column, ld} : start ? Start{start + column, 0} : Start{nullptr, 0};
+          if (done)
+            tiles<C>(amx, from, rows, panel, count, at, out + column, ldc, left, right);
+          else
+            tiles<float>(amx, from, rows, panel, count, at, sums + column, ld, left, right);
         }
       }
     }
@@ -225,14 +162,14 @@ void gemmNarrow(bool transposeA, int64_t m, const A* a, int64_t lda, const Panel
 }
 
 template <typename B>
-Packed::Packed(bool transposed, int64_t n, int64_t k, const B* b, int64_t ldb) : owner(at::empty({panelsOf(n) * pairsOf(k) * kColumns}, at::kInt)), panels{reinterpret_cast<uint32_t*>(owner.data_ptr<int32_t>()), n, k} {
+Packed::Packed(bool transposed, int64_t n, int64_t k, const B* b, int64_t ldb) : owner(at::empty({panelsOf(n) * pairsOf(k) * kTileColumns}, at::kInt)), panels{reinterpret_cast<uint32_t*>(owner.data_ptr<int32_t>()), n, k} {
   layOut(transposed, n, k, b, ldb, reinterpret_cast<uint32_t*>(owner.data_ptr<int32_t>()));
 }
 
 template <typename A, typename B, typename C>
 void gemmNarrow(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const A* a, int64_t lda, const B* b, int64_t ldb, const float* start, bool add, C* c, int64_t ldc) {
   if (m == 0 || n == 0) return;
-  uint32_t* const packed = scratch(tPanels, panelsOf(n) * pairsOf(k) * kColumns);
+  uint32_t* const packed = tPanels.of(panelsOf(n) * pairsOf(k) * kTileColumns);
   layOut(transposeB, n, k, b, ldb, packed);
   gemmNarrow(transposeA, m, a, lda, Panels{packed, n, k}, start, add, c, ldc);
 }

@@ -5,8 +5,8 @@
 
 namespace serac {
 
-// Each has what stands before it. Loops are compiled for the first three; products of bfloat16 need the last.
-enum class Isa { plain, avx2, avx512, avx512bf16 };
+// Each has what stands before it. Loops are compiled for the first three; products of bfloat16 need the fourth, and are faster with the last.
+enum class Isa { plain, avx2, avx512, avx512bf16, amx };
 
 // The one in use, for the whole process.
 Isa currentIsa();

@@ -32,6 +32,7 @@ template <typename F>
 void vectorized(const F& f) {
 #if defined(__x86_64__)
   switch (currentIsa()) {
+    case Isa::amx:
     case Isa::avx512bf16:
     case Isa::avx512: return runAvx512(f);
     case Isa::avx2: return runAvx2(f);

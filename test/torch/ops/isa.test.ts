@@ -7,7 +7,7 @@ import { ConfigError } from "../../../src/util/errors.ts";
 
 test("kernels use what SERAC_ISA names, else the best of the CPU", () => {
   expect(isas()[0]).toBe("plain");
-  expect(["plain", "avx2", "avx512", "avx512bf16"].slice(0, isas().length)).toEqual(isas());
+  expect(["plain", "avx2", "avx512", "avx512bf16", "amx"].slice(0, isas().length)).toEqual(isas());
   expect(describeLibtorch().isa).toBe(process.env["SERAC_ISA"] || isas().at(-1));
 });
 
