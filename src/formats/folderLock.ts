@@ -2,88 +2,11 @@
  * One process at a time in a folder. A lock is a symbolic link that points at nothing: made in one step with its owner in it, whole or not at all.
  * An owner that was killed leaves its lock; who finds that it is gone takes the folder over by a lock of the next number, so that of several only one does.
  */
-import { readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
-import { hostname } from "node:os";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 import { fileError, makeFolder, removeQuietly } from "./atomic.ts";
-
-/** Who holds a lock. */
-interface Owner {
-  host: string;
-  /** Another one after the machine started again; "" where the system does not tell. */
-  boot: string;
-  /** What process numbers are counted in: containers have their own. */
-  space: string;
-  process: number;
-  /** When it began, because numbers are used again; "" where the system does not tell. */
-  started: string;
-}
-
-const attempt = (read: () => string): string => {
-  try {
-    return read().trim();
-  } catch {
-    return "";
-  }
-};
-
-/** State and start of a process; "" where there is none, or the system does not tell. */
-function look(id: number): { state: string; started: string } {
-  const text = attempt(() => readFileSync(`/proc/${id}/stat`, "utf8"));
-  const words = text.slice(text.lastIndexOf(")") + 2).split(" "); // the name before may hold anything
-  return { state: words[0] ?? "", started: words[19] ?? "" };
-}
-
-const self = (): Owner => ({
-  host: hostname(),
-  boot: attempt(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8")),
-  space: attempt(() => readlinkSync("/proc/self/ns/pid")),
-  process: process.pid,
-  started: look(process.pid).started,
-});
-
-/** True where the owner has surely ended; one on another machine may be there. */
-function isGone(owner: Owner, me: Owner): boolean {
-  if (owner.host !== me.host) return false;
-  if (owner.boot !== me.boot) return true;
-  if (owner.space !== me.space) return false;
-  try {
-    process.kill(owner.process, 0);
-  } catch (error) {
-    if (isErrnoException(error) && error.code === "ESRCH") return true;
-  }
-  const { state, started } = look(owner.process);
-  return state === "Z" || (started !== "" && owner.started !== "" && started !== owner.started);
-}
-
-const print = ({ host, boot, space, process, started }: Owner): string => [host, boot, space, process, started].join("|");
-
-function parse(text: string): Owner | undefined {
-  const [host, boot, space, id, started, ...more] = text.split("|");
-  if (host === undefined || boot === undefined || space === undefined || started === undefined || more.length > 0 || !/^\d+$/.test(id as string)) return undefined;
-  return { host, boot, space, process: Number(id), started };
-}
-
-/** What a lock says; undefined where it is no longer there. */
-function readLock(path: string): { owner: Owner | undefined } | undefined {
-  try {
-    return { owner: parse(readlinkSync(path)) };
-  } catch (error) {
-    if (isErrnoException(error) && error.code === "ENOENT") return undefined;
-    return { owner: parse(attempt(() => readFileSync(path, "utf8"))) }; // a file: see `writeLock`
-  }
-}
-
-/** @throws what the system says: EEXIST where there is a lock of this name */
-function writeLock(path: string, owner: Owner): void {
-  try {
-    symlinkSync(print(owner), path);
-  } catch (error) {
-    if (!isErrnoException(error) || !["EPERM", "ENOSYS", "ENOTSUP", "EOPNOTSUPP"].includes(error.code as string)) throw error;
-    writeFileSync(path, print(owner), { flag: "wx" }); // some file systems have no links
-  }
-}
+import { isGone, type Owner, readLock, self, writeLock } from "./lockOwner.ts";
 
 interface Lock {
   number: number;
@@ -102,11 +25,20 @@ function locksIn(folder: string, me: Owner): Lock[] {
 }
 
 /** What errors say. */
-interface LockTalk {
+export interface LockTalk {
   /** The place. */
   at: string;
   /** What the other process does: "is converting into this folder". */
   busy: string;
+}
+
+/** @returns the error of a folder that another process holds by the lock at `path` */
+export function busyError({ path, owner }: { path: string; owner: Owner | undefined }, { at, busy }: LockTalk): FormatError {
+  return new FormatError("FOLDER_BUSY", {
+    at,
+    message: `${owner === undefined ? "another process" : `process ${owner.process} on ${owner.host}`} ${busy}`,
+    fix: `wait for it; if it is no longer running, remove ${path}`,
+  });
 }
 
 /** A folder that this process holds. */
@@ -134,12 +66,7 @@ export class FolderLock {
 
   private static tryTake(folder: string, { at, busy }: LockTalk): FolderLock {
     const me = self();
-    const refuse = ({ path, owner }: Pick<Lock, "path" | "owner">): FormatError =>
-      new FormatError("FOLDER_BUSY", {
-        at,
-        message: `${owner === undefined ? "another process" : `process ${owner.process} on ${owner.host}`} ${busy}`,
-        fix: `wait for it; if it is no longer running, remove ${path}`,
-      });
+    const refuse = (lock: Pick<Lock, "path" | "owner">): FormatError => busyError(lock, { at, busy });
     makeFolder(folder);
     const before = locksIn(folder, me);
     const holder = before.find(({ gone }) => !gone);
@@ -167,7 +94,8 @@ export class FolderLock {
   /** The same for a matter of milliseconds: waits while another process holds it. */
   static wait(folder: string, talk: LockTalk, seconds = 30): FolderLock {
     const clock = new Int32Array(new SharedArrayBuffer(4));
-    for (const end = performance.now() + 1000 * seconds; ; Atomics.wait(clock, 0, 0, 5)) {
+    // Not all in step: two that refuse each other would do so again.
+    for (const end = performance.now() + 1000 * seconds; ; Atomics.wait(clock, 0, 0, 2 + 6 * Math.random())) {
       try {
         return FolderLock.take(folder, talk);
       } catch (error) {

@@ -13,6 +13,7 @@ import { Diagnostics } from "./diagnostics.ts";
 import { envInfo } from "./envInfo.ts";
 import { GradScaleWatch } from "./gradScale.ts";
 import { InfCheck } from "./infCheck.ts";
+import { refuseSeveralProcesses } from "./launch.ts";
 import { isNoMemory, noMemoryFor, scanForOomBatches } from "./memoryScan.ts";
 import { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
 import { type OpenRun, openRun } from "./openRun.ts";
@@ -90,6 +91,7 @@ export interface RunContext {
 
 /** Trains with checked options. @throws as `train` */
 export async function runTraining(options: TrainOptions, { given, signal, report = silent, prepare }: RunContext): Promise<TrainResult> {
+  refuseSeveralProcesses();
   const trainer = await Trainer.start(options, given, report, prepare);
   return trainer.run(signal);
 }

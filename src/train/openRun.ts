@@ -1,7 +1,7 @@
 /** What a run works with besides its model: data, logs, and its folder to itself. */
 import { basename, join } from "node:path";
 import { makeWritableFolder, removeTemporaries } from "../formats/atomic.ts";
-import { FolderLock } from "../formats/folderLock.ts";
+import { RunLock } from "../formats/runLock.ts";
 import { readTokenizer, savedBatches, savedEpochs } from "../models/index.ts";
 import { TrainError } from "../util/errors.ts";
 import { goOnPoint } from "./goOn.ts";
@@ -53,7 +53,7 @@ export async function openRun(options: TrainOptions, given: ReadonlySet<string>,
     }
   };
   const data = await TrainData.open({ options, given, tokenizer: tokens.model, tokenizerKey: tokens.key, say }, (text) => tokens.of(text));
-  let lock: FolderLock | undefined;
+  let lock: RunLock | undefined;
   const close = async (): Promise<void> => {
     await data.close();
     log?.close();
@@ -61,7 +61,7 @@ export async function openRun(options: TrainOptions, given: ReadonlySet<string>,
   };
   try {
     makeWritableFolder(expDir);
-    lock = FolderLock.take(join(expDir, ".lock"), { at: expDir, busy: "is training into this folder" });
+    lock = RunLock.take(join(expDir, ".lock"), { at: expDir, busy: "is training into this folder" });
     if (options.startEpoch === 1 && options.startBatch === 0) refuseToOverwrite(expDir);
     removeTemporaries(expDir); // of a run that was killed
     log = new RunLog(expDir, { tensorboard: options.tensorboard && !options.printDiagnostics, say: report });

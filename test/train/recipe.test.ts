@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { SpeechBatch } from "../../src/data/index.ts";
-import { FolderLock } from "../../src/formats/folderLock.ts";
 import { openPt, type PtDict } from "../../src/formats/index.ts";
+import { RunLock } from "../../src/formats/runLock.ts";
 import { disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
 import { liveTensors } from "../../src/torch/index.ts";
 import { BadBatches } from "../../src/train/badBatches.ts";
@@ -165,7 +165,7 @@ describe("checkpoints", () => {
 
   test("a second run in the same folder is refused while the first one is there", async () => {
     mkdirSync(exp("busy"));
-    const lock = FolderLock.take(join(exp("busy"), ".lock"), { at: exp("busy"), busy: "is training into this folder" });
+    const lock = RunLock.take(join(exp("busy"), ".lock"), { at: exp("busy"), busy: "is training into this folder" });
     await expect(train({ ...options, expDir: exp("busy") })).rejects.toMatchObject({ code: "FOLDER_BUSY", message: expect.stringMatching(/is training into this folder/) });
     lock.release();
     expect((await train({ ...options, expDir: exp("busy"), maxSteps: 1 })).updates).toBe(1);
