@@ -11,6 +11,7 @@
 #include "torch/composed/composed.h"
 #include "torch/ops/gemm.h"
 #include "torch/ops/isa.h"
+#include "torch/signals.h"
 
 namespace serac {
 namespace {
@@ -44,6 +45,13 @@ napi_value limitMemory(napi_env env, napi_callback_info info) {
   return guard(env, [&]() -> napi_value {
     Args<1> args(env, info);
     limitBytes(toInt(env, args[0]));
+    return undefined(env);
+  });
+}
+
+napi_value endAtSecond(napi_env env, napi_callback_info) {
+  return guard(env, [&]() -> napi_value {
+    endAtSecondSignal();
     return undefined(env);
   });
 }
@@ -153,6 +161,7 @@ void exportRuntime(napi_env env, napi_value exports) {
   exportFunction(env, exports, "isComposed", isComposed);
   exportFunction(env, exports, "isas", isas);
   exportFunction(env, exports, "setIsa", setKernelIsa);
+  exportFunction(env, exports, "endAtSecondSignal", endAtSecond);
   exportFunction(env, exports, "describe", describe);
 }
 

@@ -1,6 +1,6 @@
 import { type FinetuneOptionsInput, finetuneOptions, finetune as runFinetuning } from "../train/index.ts";
 import { command } from "./command.ts";
-import { printResult, terminalReporter } from "./trainRun.ts";
+import { printResult, terminalReporter, trainSignal } from "./trainRun.ts";
 
 /** `serac finetune`: icefall's zipformer/finetune.py. */
 export const finetune = command({
@@ -17,7 +17,7 @@ export const finetune = command({
   async run({ overrides, ...options }, out, given) {
     const input: FinetuneOptionsInput = Object.fromEntries(Object.entries(options).filter(([name]) => given.has(name)));
     if (overrides && overrides.length > 0) input.overrides = overrides;
-    const result = await runFinetuning(input, { signal: out.signal, report: terminalReporter(out) });
+    const result = await runFinetuning(input, { signal: trainSignal(out), report: terminalReporter(out) });
     return printResult(out, result, { expDir: options.expDir, test: options.validManifest?.[0] });
   },
 });

@@ -7,6 +7,11 @@ export interface Streams {
   stderr: ProgressStream;
 }
 
+const stopSignals = ["SIGINT", "SIGTERM"] as const;
+
+/** Milliseconds. `timeout`, some versions of npm and others send a signal to a process and to its group: that is one. As in native/torch/signals.cc. */
+const sameStop = 200;
+
 export class Output {
   /** True where `--json` was given: print data as JSON. */
   readonly json: boolean;
@@ -58,17 +63,24 @@ export class Output {
     if (this.controller) return this.controller.signal;
     const controller = new AbortController();
     this.controller = controller;
-    for (const name of ["SIGINT", "SIGTERM"] as const) {
-      process.on(name, () => {
-        if (controller.signal.aborted) {
-          // Not by process.exit, which waits for threads: one may be writing to a disk that does not answer.
-          process.removeAllListeners(name);
-          process.kill(process.pid, name);
-        }
+    let first = 0;
+    const leave = (): void => {
+      for (const name of stopSignals) process.removeListener(name, stop);
+    };
+    const stop = (name: NodeJS.Signals): void => {
+      if (!controller.signal.aborted) {
+        first = performance.now();
         this.say("serac: stopping; press Ctrl-C again to stop without saving");
         controller.abort();
-      });
-    }
+        // Without a listener the system ends the process, whatever that does. One that has come already is still heard before.
+        setTimeout(() => setImmediate(leave), sameStop).unref();
+      } else if (performance.now() - first > sameStop) {
+        // Not by process.exit, which waits for threads: one may be writing to a disk that does not answer.
+        leave();
+        process.kill(process.pid, name);
+      }
+    };
+    for (const name of stopSignals) process.on(name, stop);
     return controller.signal;
   }
 

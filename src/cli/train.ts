@@ -1,7 +1,7 @@
 import { train as runTraining } from "../train/index.ts";
 import { type TrainOptionsInput, trainOptions } from "../train/options.ts";
 import { command } from "./command.ts";
-import { printResult, terminalReporter } from "./trainRun.ts";
+import { printResult, terminalReporter, trainSignal } from "./trainRun.ts";
 
 /** `serac train`: icefall's zipformer/train.py, on the cuts of its recipe, on NeMo manifests, or on blocks of NeMo's. */
 export const train = command({
@@ -24,7 +24,7 @@ export const train = command({
     // What was left to its default is left to it there too: beside a train_ds block flags have other meanings.
     const input: TrainOptionsInput = Object.fromEntries(Object.entries(options).filter(([name]) => given.has(name)));
     if (overrides && overrides.length > 0) input.overrides = overrides;
-    const result = await runTraining(input, { signal: out.signal, report: terminalReporter(out) });
+    const result = await runTraining(input, { signal: trainSignal(out), report: terminalReporter(out) });
     return printResult(out, result, { expDir: options.expDir, test: options.validManifest?.[0] });
   },
 });

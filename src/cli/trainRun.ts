@@ -1,7 +1,15 @@
 /** What the commands that train share: progress, the result, what to type next. */
+import { endAtSecondSignal } from "../torch/index.ts";
 import type { TrainReporter, TrainResult } from "../train/index.ts";
 import { showBytes, showNumber } from "../util/progress.ts";
 import type { Output } from "./output.ts";
+
+/** Aborts at the first Ctrl-C; the second one ends the process at once, also in the middle of an update, which may take minutes. */
+export function trainSignal(out: Output): AbortSignal {
+  const { signal } = out;
+  endAtSecondSignal(); // takes over from the handlers that `signal` has set
+  return signal;
+}
 
 /** Tells how training goes: lines of the log, and on a terminal a line that is painted again after every batch. */
 export function terminalReporter(out: Output): TrainReporter {

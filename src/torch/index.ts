@@ -13,7 +13,7 @@ export { Generator } from "./generator.ts";
 export type { LibtorchDescription } from "./native.ts";
 export { type OperatorTime, profile } from "./profile.ts";
 export { fromPtTensor } from "./pt.ts";
-export { allocatedBytes, describeLibtorch, isas, limitMemory, listOperators, liveTensors, peakBytes, setThreads, threads } from "./runtime.ts";
+export { allocatedBytes, describeLibtorch, endAtSecondSignal, isas, limitMemory, listOperators, liveTensors, peakBytes, setThreads, threads } from "./runtime.ts";
 export { fromSafetensor, loadTensors, saveTensors } from "./safetensors.ts";
 export { keep, scope } from "./scope.ts";
 export { shareTensors, takeTensors } from "./share.ts";

@@ -84,6 +84,7 @@ export interface TorchAddon {
   setIsa(name: string): void;
   shareTensors(count: number): void;
   takeTensors(count: number): void;
+  endAtSecondSignal(): void;
   profileStart(): void;
   profileStop(): (string | number)[];
   describe(): LibtorchDescription;

@@ -19,6 +19,12 @@ export const peakBytes = ({ reset = false } = {}): number => torchAddon().memory
  */
 export const limitMemory = (bytes: number | undefined): void => torchAddon().limitMemory(Math.max(0, Math.floor(bytes ?? 0)));
 
+/**
+ * From here on only the first Ctrl-C (or SIGTERM) of a process reaches the handlers that were asked for with `process.on`, which run once the operator in
+ * progress is done; a later one ends the process at once, in the middle of whatever it does. Two within a fifth of a second count as one.
+ */
+export const endAtSecondSignal = (): void => torchAddon().endAtSecondSignal();
+
 /** The loaded libtorch: version, build settings, BLAS. */
 export const describeLibtorch = (): LibtorchDescription => torchAddon().describe();
 /** Every operator that `callOperator` can call. */

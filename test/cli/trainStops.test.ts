@@ -1,6 +1,6 @@
 /** How `serac train` stops: by Ctrl-C, by a second one, by another process in its folder, by a disk that takes no more. */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -55,10 +55,21 @@ const once = (text: string, act: (child: ChildProcess) => void): ((stderr: strin
   };
 };
 
-test("Ctrl-C finishes the batch, saves, says how to go on, and going on gives the run that was not stopped, bit for bit", async () => {
+/** Presses Ctrl-C until the process ends, once a text is there; kills one that never does. */
+const hail = (text: string): ((stderr: string, child: ChildProcess) => void) =>
+  once(text, (child) => {
+    let pressed = 0;
+    const timer = setInterval(() => child.kill(++pressed < 100 ? "SIGINT" : "SIGKILL"), 100);
+    child.once("close", () => clearInterval(timer));
+  });
+
+test("Ctrl-C, which some send to a process and to its group, finishes the batch, saves, says how to go on, and going on gives the run that was not stopped, bit for bit", async () => {
   const { code, stderr } = await start(
     { ...options, expDir: exp("once") },
-    once("Epoch 1, batch 3,", (child) => child.kill("SIGINT")),
+    once("Epoch 1, batch 3,", (child) => {
+      child.kill("SIGINT");
+      child.kill("SIGTERM"); // two of one name may come as one
+    }),
   );
   expect(code).toBe(130);
   const [, path, batch] = /saved (\S+); to go on: --start-batch (\d+)/.exec(stderr) ?? [];
@@ -99,7 +110,7 @@ test("a second Ctrl-C ends it at once, without saving, also while a disk does no
     spawnSync("mkfifo", names);
     child.kill("SIGINT");
   });
-  const second = once("press Ctrl-C again", (child) => child.kill("SIGINT"));
+  const second = hail("press Ctrl-C again");
   const { signal, stderr } = await start({ ...options, expDir: exp("twice"), numEpochs: 100 }, (text, child) => {
     first(text, child);
     second(text, child);
@@ -107,6 +118,14 @@ test("a second Ctrl-C ends it at once, without saving, also while a disk does no
   expect(signal, stderr).toBe("SIGINT");
   expect(stderr).not.toContain("saved ");
   expect(saved("twice").filter((name) => name.endsWith(".pt"))).toEqual([]);
+});
+
+test("a second Ctrl-C ends it while the main thread is in a call that does not return, and hears neither", async () => {
+  mkdirSync(exp("stuck"));
+  spawnSync("mkfifo", [join(exp("stuck"), "options.json")]); // opening it waits for a reader that never comes
+  const { signal, stderr } = await start({ ...options, expDir: exp("stuck") }, hail("model: "));
+  expect(signal).toBe("SIGINT");
+  expect(stderr).not.toContain("stopping");
 });
 
 test("a second process in the same folder is refused by the number of the first, and takes the folder over once that was killed", async () => {
@@ -125,6 +144,14 @@ test("a second process in the same folder is refused by the number of the first,
   await refused;
   expect(signal).toBe("SIGKILL");
   expect((await train(again)).updates).toBe(1);
+});
+
+test("one of several processes that torchrun started is refused before it makes anything; a single one trains", async () => {
+  const { code, stderr } = await start({ ...options, expDir: exp("ranks") }, () => {}, "export WORLD_SIZE=2 RANK=1;");
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/^serac: the environment has WORLD_SIZE=2 and RANK=1: several processes, as torchrun starts them, are not built yet \[CONFIG_BAD_VALUE\]/m);
+  expect(existsSync(exp("ranks"))).toBe(false);
+  expect((await start({ ...options, expDir: exp("rank"), maxSteps: 1 }, () => {}, "export WORLD_SIZE=1 RANK=0;")).code).toBe(0);
 });
 
 test("a disk that takes no more ends no run before its end: what could not be saved is said, and nothing unfinished remains", async () => {

@@ -64,6 +64,30 @@ describe("signals", () => {
     expect({ end, stdout }).toEqual({ end: { status: 0, signal: null }, stdout: "ready\nsignals came\n" });
   });
 
+  test("a second one to stop ends a process that is busy with operators; two at once count as one, which the handlers hear", async () => {
+    const busy = `
+      const { endAtSecondSignal, ones, scope } = await import(${JSON.stringify(join(library, "torch/index.js"))});
+      let heard = 0;
+      for (const name of ["SIGINT", "SIGTERM"]) process.on(name, () => heard++);
+      endAtSecondSignal();
+      process.stdout.write("ready\\n");
+      while (!heard) await new Promise(setImmediate);
+      console.log("heard", heard);
+      for (const end = Date.now() + 60_000; Date.now() < end; ) scope(() => void ones([100, 100]).matmul(ones([100, 100])));
+      console.log("not ended");`;
+    const running = spawn(process.execPath, ["--input-type=module", "-e", busy], { cwd: packageRoot, stdio: ["ignore", "pipe", "inherit"] });
+    let stdout = "";
+    let hail: NodeJS.Timeout | undefined;
+    running.stdout.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+      if (stdout === "ready\n") for (const name of ["SIGINT", "SIGTERM"] as const) running.kill(name);
+      else hail ??= setInterval(() => running.kill("SIGTERM"), 50);
+    });
+    const end = await new Promise((resolve) => running.once("close", (status, signal) => resolve({ status, signal })));
+    clearInterval(hail);
+    expect({ end, stdout }).toEqual({ end: { status: null, signal: "SIGTERM" }, stdout: "ready\nheard 1\n" });
+  });
+
   test("end a process that does not ask for them, and are not hidden from processes that it starts", () => {
     const { status, signal, stdout } = child(`
       import { execFileSync } from "node:child_process";
