@@ -24,6 +24,7 @@ export const recognizerOptions = {
   useAveragedModel: boolean({ default: true, group, help: "where --avg is given, average over all updates of these epochs, not over the epochs' ends" }),
   checkpoint: path({ group, help: "one checkpoint file instead of --exp-dir, --epoch and --avg" }),
   decodingMethod: choice(["greedy_search", "ctc-greedy-search"], { group, help: "search; the transducer's where there is one" }),
+  maxSymPerFrame: integer({ default: 1, min: 1, group, help: "symbols that greedy_search takes from a frame at most" }),
   threads: integer({ default: 0, min: 0, group, help: "threads of operators; 0 leaves libtorch's choice" }),
 } satisfies Schema;
 
@@ -56,18 +57,21 @@ export function chooseAverage(
  * @throws CheckpointError, ConfigError
  */
 export function loadRecognizer(options: Options<typeof recognizerOptions>, given: ReadonlySet<string>): { recognizer: Recognizer; suffix: string } {
-  const { chunkSize, leftContextFrames } = options;
+  const { chunkSize, leftContextFrames, checkpoint, decodingMethod, maxSymPerFrame, threads, avg } = options;
   // as icefall's scripts, which take one value of each
   const chunks = chunkSize?.length === 1 && leftContextFrames?.length === 1 ? `_chunk-${chunkSize[0]}_left-context-${leftContextFrames[0]}` : "";
-  const { checkpoint, decodingMethod, threads, avg } = options;
   if (threads > 0) setThreads(threads);
-  const method = decodingMethod ? { method: decodingMethod } : {};
+  const search = { ...(decodingMethod ? { method: decodingMethod } : {}), maxSymPerFrame };
+  const symbols = ({ method }: Recognizer): string => (method === "greedy_search" && maxSymPerFrame > 1 ? `_max-sym-per-frame-${maxSymPerFrame}` : "");
   const open = openOptions(options);
-  if (checkpoint) return { recognizer: Recognizer.load(checkpoint, { ...method, ...open }), suffix: basename(checkpoint, extname(checkpoint)) + chunks };
+  if (checkpoint) {
+    const recognizer = Recognizer.load(checkpoint, { ...search, ...open });
+    return { recognizer, suffix: basename(checkpoint, extname(checkpoint)) + chunks + symbols(recognizer) };
+  }
   const averaged = options.useAveragedModel && given.has("avg");
   const { average, name } = chooseAverage(options, averaged);
-  const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(options.expDir, average, open), method);
-  return { recognizer, suffix: `${name}_avg-${avg}${chunks}${averaged ? "_use-averaged-model" : ""}` };
+  const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(options.expDir, average, open), search);
+  return { recognizer, suffix: `${name}_avg-${avg}${chunks}${symbols(recognizer)}${averaged ? "_use-averaged-model" : ""}` };
 }
 
 /** Options of commands that can recognise in streams. */

@@ -40,6 +40,8 @@ export interface TransducerSearchOptions {
   blankId?: number;
   /** Left out of the result like a blank; by default it is a token like others. */
   unkId?: number;
+  /** After so many tokens at one frame the search goes on to the next; 1 unless given. */
+  maxSymPerFrame?: number;
   /**
    * Frames that are looked at together. The first that is not blank ends the round, and those after it are looked at again with the new token known,
    * so the result is that of one frame at a time, with fewer and larger operations. 4 unless given.
@@ -58,22 +60,23 @@ export interface SearchProgress {
 }
 
 /**
- * Greedy search with at most one token a frame.
- * Source: icefall zipformer/decode.py, greedy_search_batch.
+ * Greedy search, with at most one token a frame unless told otherwise. The result for an utterance does not depend on those beside it.
+ * Source: icefall pruned_transducer_stateless2/beam_search.py, greedy_search_batch, and greedy_search for several tokens a frame, one utterance at a time there.
  * @param encoderOut (N, T, C)
  * @param lengths (N) frames of every utterance
  * @returns in the order of the utterances
- * @throws ShapeError SHAPE_MISMATCH
+ * @throws ShapeError SHAPE_MISMATCH; ConfigError CONFIG_BAD_VALUE
  */
 export function transducerGreedySearch(
   { decoder, joiner }: SearchableTransducer,
   encoderOut: Tensor,
   lengths: readonly number[],
-  { blankId = 0, unkId = blankId, lookahead = 4, before }: TransducerSearchOptions = {},
+  { blankId = 0, unkId = blankId, maxSymPerFrame = 1, lookahead = 4, before }: TransducerSearchOptions = {},
 ): GreedyResult[] {
   checkLengths(encoderOut, lengths);
   if (before && before.length !== lengths.length) throw new ShapeError("SHAPE_MISMATCH", { message: `got ${lengths.length} utterances and what was before of ${before.length}` });
   if (!Number.isInteger(lookahead) || lookahead < 1) throw new ConfigError("CONFIG_BAD_VALUE", { message: `lookahead is ${lookahead}; it must be an integer of at least 1` });
+  checkSymPerFrame(maxSymPerFrame);
   const { device } = encoderOut;
   const frames = encoderOut.size(1);
   const context = decoder.contextSize;
@@ -109,7 +112,7 @@ export function transducerGreedySearch(
         });
         const found = best.toArray();
         best.dispose();
-        const emitted = active.filter((u, i) => u.advance(found.slice(i * lookahead, (i + 1) * lookahead), blankId, unkId));
+        const emitted = active.filter((u, i) => u.advance(found.slice(i * lookahead, (i + 1) * lookahead), { blankId, unkId, maxSymPerFrame }));
         active = active.filter((u) => u.next < u.length);
         const changed = emitted.filter((u) => u.next < u.length);
         if (changed.length > 0) scope(() => void decoded.indexCopy_(0, indices(changed, device), decode(changed)));
@@ -128,7 +131,10 @@ class Utterance {
   /** Frames before these. */
   readonly offset: number;
   readonly result: GreedyResult = { tokens: [], frames: [], times: [] };
+  /** The frame to look at. */
   next = 0;
+  /** Tokens found at it. */
+  private atNext = 0;
 
   constructor(row: number, length: number, history: number[], offset = 0) {
     this.row = row;
@@ -142,17 +148,25 @@ class Utterance {
     return Array.from({ length: size }, (_, k) => this.row * frames + Math.min(this.next + k, this.length - 1));
   }
 
-  /** Goes on to after the first token among the best of the next frames. @returns whether there was one */
-  advance(best: readonly number[], blankId: number, unkId: number): boolean {
+  /** Goes on to after the first token among the best of the next frames; a frame that may have more is looked at again. @returns whether there was one */
+  advance(best: readonly number[], { blankId, unkId, maxSymPerFrame }: { blankId: number; unkId: number; maxSymPerFrame: number }): boolean {
     for (const token of best) {
       if (this.next >= this.length) return false;
-      const frame = this.next++;
-      if (token === blankId || token === unkId) continue;
+      if (token === blankId || token === unkId) {
+        this.goOn();
+        continue;
+      }
       this.history.push(token);
-      append(this.result, token, this.offset + frame);
+      append(this.result, token, this.offset + this.next);
+      if (++this.atNext >= maxSymPerFrame) this.goOn();
       return true;
     }
     return false;
+  }
+
+  private goOn(): void {
+    this.next++;
+    this.atNext = 0;
   }
 }
 
@@ -227,6 +241,12 @@ export function ctcGreedySearch(model: Pick<AsrModel, "forwardEncoder" | "ctcLog
       return ctcGreedyDecode(model.ctcLogProbs(encoderOut), encoderOutLens, { blankId: model.blankId });
     }),
   );
+}
+
+/** @throws ConfigError CONFIG_BAD_VALUE unless it is an integer of at least 1 */
+export function checkSymPerFrame(maxSymPerFrame: number): void {
+  if (!Number.isInteger(maxSymPerFrame) || maxSymPerFrame < 1)
+    throw new ConfigError("CONFIG_BAD_VALUE", { at: "maxSymPerFrame", message: `${maxSymPerFrame} symbols a frame; it must be an integer of at least 1` });
 }
 
 function checkLengths(x: Tensor, lengths: readonly number[]): void {

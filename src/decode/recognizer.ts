@@ -6,7 +6,7 @@ import { SentencePiece } from "../text/index.ts";
 import { fromTypedArray, Generator, noGrad, scope } from "../torch/index.ts";
 import { AudioError, CheckpointError, ConfigError, placed, SeracError } from "../util/errors.ts";
 import { attentionBytes, longestFrames, memoryForAttention } from "./attentionMemory.ts";
-import { ctcGreedySearch, greedySearch, secondsPerFrame } from "./greedy.ts";
+import { checkSymPerFrame, ctcGreedySearch, greedySearch, secondsPerFrame } from "./greedy.ts";
 
 /** How to search. */
 export type DecodingMethod = "greedy_search" | "ctc-greedy-search";
@@ -31,6 +31,8 @@ export interface Transcript {
 export interface RecognizerOptions {
   /** The transducer's where there is one. */
   method?: DecodingMethod | undefined;
+  /** Tokens that greedy_search takes from a frame at most; 1 unless given. The CTC output has no more than one. */
+  maxSymPerFrame?: number;
   /** Bytes that attention may take; half of the memory that the process may have by default. Longer recordings are refused. */
   attentionMemory?: number;
 }
@@ -46,6 +48,7 @@ export class Recognizer {
   readonly model: AsrModel;
   readonly tokenizer: SentencePiece;
   readonly method: DecodingMethod;
+  readonly maxSymPerFrame: number;
   /** What the model takes. */
   readonly features: Readonly<FeatureOptions>;
   private readonly config: ModelConfig;
@@ -54,11 +57,18 @@ export class Recognizer {
   private constructor(
     model: AsrModel,
     tokenizer: SentencePiece,
-    { method, features, config, attentionMemory }: { method: DecodingMethod; features: FeatureOptions; config: ModelConfig; attentionMemory: number },
+    {
+      method,
+      maxSymPerFrame,
+      features,
+      config,
+      attentionMemory,
+    }: { method: DecodingMethod; maxSymPerFrame: number; features: FeatureOptions; config: ModelConfig; attentionMemory: number },
   ) {
     this.model = model;
     this.tokenizer = tokenizer;
     this.method = method;
+    this.maxSymPerFrame = maxSymPerFrame;
     this.features = features;
     this.config = config;
     this.attentionMemory = attentionMemory;
@@ -76,7 +86,8 @@ export class Recognizer {
   }
 
   /** Builds the model of a checkpoint, whose tensors it frees. */
-  static fromCheckpoint(checkpoint: Checkpoint, { method, attentionMemory = memoryForAttention() }: RecognizerOptions = {}): Recognizer {
+  static fromCheckpoint(checkpoint: Checkpoint, { method, maxSymPerFrame = 1, attentionMemory = memoryForAttention() }: RecognizerOptions = {}): Recognizer {
+    checkSymPerFrame(maxSymPerFrame);
     const { config } = checkpoint;
     const chosen = method ?? (config.useTransducer ? "greedy_search" : "ctc-greedy-search");
     if (chosen === "greedy_search" && !config.useTransducer)
@@ -94,7 +105,7 @@ export class Recognizer {
     model.eval();
     disposeCheckpoint(checkpoint);
     const features: FeatureOptions = { sampleRate: config.sampleRate, featureDim: config.featureDim, purpose: "transcription" };
-    return new Recognizer(model, tokenizer, { method: chosen, features, config, attentionMemory });
+    return new Recognizer(model, tokenizer, { method: chosen, maxSymPerFrame, features, config, attentionMemory });
   }
 
   /** Text of one audio file, any format and rate; several channels are mixed to one. Too short for one frame gives an empty text. @throws AudioError, and others, all of which name the file */
@@ -183,8 +194,13 @@ export class Recognizer {
       longEnough.map(({ features, index }) => ({ cut: index, features })),
       featureDim,
     );
-    const search = this.method === "greedy_search" ? greedySearch : ctcGreedySearch;
-    const found = noGrad(() => scope(() => search(this.model, fromTypedArray(batch.inputs, [batch.cuts.length, batch.frames, featureDim]), batch.inputLens)));
+    const { model, method, maxSymPerFrame } = this;
+    const found = noGrad(() =>
+      scope(() => {
+        const x = fromTypedArray(batch.inputs, [batch.cuts.length, batch.frames, featureDim]);
+        return method === "greedy_search" ? greedySearch(model, x, batch.inputLens, { maxSymPerFrame }) : ctcGreedySearch(model, x, batch.inputLens);
+      }),
+    );
     found.forEach(({ tokens, frames }, i) => {
       results[batch.cuts[i] as number] = {
         text: this.tokenizer.decode(tokens),

@@ -151,7 +151,7 @@ export class StreamingRecognizer {
           transducer,
           encoderOut,
           inputs.map(() => frames),
-          { before: inputs, blankId: this.recognizer.model.blankId },
+          { before: inputs, blankId: this.recognizer.model.blankId, maxSymPerFrame: this.recognizer.maxSymPerFrame },
         );
         const after = inputs.length === 1 ? [states] : unstackStates(states);
         for (const [n, stream] of streams.entries()) {

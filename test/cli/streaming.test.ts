@@ -10,7 +10,7 @@ import type { Command } from "../../src/cli/command.ts";
 import { decode } from "../../src/cli/decode.ts";
 import { Output } from "../../src/cli/output.ts";
 import { transcribe } from "../../src/cli/transcribe.ts";
-import { StreamingRecognizer } from "../../src/decode/index.ts";
+import { Recognizer, StreamingRecognizer } from "../../src/decode/index.ts";
 import { serializeWav } from "../../src/formats/index.ts";
 import { packageRoot } from "../../src/util/paths.ts";
 import { causalCheckpoint, sampleRate, speechlike } from "../decode/causal.ts";
@@ -51,6 +51,27 @@ beforeAll(async () => {
   expect(texts.every((text) => text.length > 0)).toBe(true);
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test("--max-sym-per-frame of greedy_search, in streams and not, is in the names of results; CTC takes no notice of it", async () => {
+  const recognizer = Recognizer.load(checkpoint, { maxSymPerFrame: 3 });
+  const { text: expected } = await recognizer.transcribe(at("1.wav"));
+  recognizer.dispose();
+  expect((await run(transcribe, "--max-sym-per-frame", "3", at("1.wav"))).stdout).toBe(`${expected}\n`);
+  expect((await run(transcribe, at("1.wav"))).stdout).not.toBe(`${expected}\n`);
+  const live = [...chunks, "--streaming", at("1.wav")];
+  expect((await run(transcribe, "--max-sym-per-frame", "3", ...live)).stdout).not.toBe((await run(transcribe, ...live)).stdout);
+
+  writeFileSync(at("one.jsonl"), JSON.stringify({ audio_filepath: "1.wav", duration: 2.1, text: "low mid" }));
+  const flags = ["--manifest", at("one.jsonl"), "--res-dir", at("symbols"), "--max-sym-per-frame", "3"];
+  await run(decode, ...flags);
+  await run(decode, ...flags, "--exp-dir", folder, "--avg", "1", "--use-averaged-model", "0", ...chunks);
+  await run(decode, ...flags, "--decoding-method", "ctc-greedy-search");
+  const names = readdirSync(at("symbols")).filter((name) => name.startsWith("recogs"));
+  expect(names.sort()).toEqual(["", "_avg-1_chunk-8_left-context-16_max-sym-per-frame-3", "_max-sym-per-frame-3"].map((suffix) => `recogs-one-epoch-1${suffix}.txt`));
+  const hyp = /(?<=hyp=\[).*(?=\])/.exec(readFileSync(at(join("symbols", names[2] as string)), "utf8"))?.[0];
+  expect(hyp?.replaceAll("'", "").replaceAll(", ", " ")).toBe(expected);
+  await expect(run(transcribe, "--max-sym-per-frame", "0", at("1.wav"))).rejects.toThrow(/max-sym-per-frame/);
+});
 
 describe("decode --streaming", () => {
   test("gives what each stream alone gives, by however many at once, and counts what it cannot use", async () => {

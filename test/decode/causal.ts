@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Recognizer } from "../../src/decode/index.ts";
+import { Recognizer, type RecognizerOptions } from "../../src/decode/index.ts";
 import { AsrModel, asrModelOptions, type Checkpoint, type ModelConfig, modelOptions, saveCheckpoint } from "../../src/models/index.ts";
 import { SentencePiece, trainBpe } from "../../src/text/index.ts";
 import { Generator, noGrad, scope } from "../../src/torch/index.ts";
@@ -49,8 +49,8 @@ async function made(options: Partial<ModelConfig>): Promise<{ model: AsrModel; c
 }
 
 /** A recogniser with it. */
-export async function causalRecognizer(options: Partial<ModelConfig> = {}): Promise<Recognizer> {
-  return Recognizer.fromCheckpoint((await made(options)).checkpoint);
+export async function causalRecognizer(options: Partial<ModelConfig> = {}, search: RecognizerOptions = {}): Promise<Recognizer> {
+  return Recognizer.fromCheckpoint((await made(options)).checkpoint, search);
 }
 
 /** Writes it to a file. */

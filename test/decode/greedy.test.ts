@@ -26,45 +26,52 @@ function toyTransducer(seed: number, blankBonus: number): SearchableTransducer {
   };
 }
 
-/** The search one utterance and one frame at a time, from its definition. */
-function plainSearch({ decoder, joiner }: SearchableTransducer, encoderOut: Tensor, length: number, unkId: number): { tokens: number[]; frames: number[] } {
+/** The search one utterance, one frame and one symbol at a time, from its definition. */
+function plainSearch({ decoder, joiner }: SearchableTransducer, encoderOut: Tensor, length: number, unkId: number, maxSymPerFrame: number): { tokens: number[]; frames: number[] } {
   const history = [-1, 0];
   const frames: number[] = [];
   for (let t = 0; t < length; t++) {
-    const d = joiner.decoderProj.forward(decoder.forward(tensor([history.slice(-context)], { dtype: "int64" }), { padLeft: false }));
-    const best = joiner
-      .forward(joiner.encoderProj.forward(encoderOut.slice(0, t, t + 1).unsqueeze(0)), d, { project: false })
-      .flatten()
-      .argmax(0)
-      .item();
-    if (best === 0 || best === unkId) continue;
-    history.push(best);
-    frames.push(t);
+    for (let k = 0; k < maxSymPerFrame; k++) {
+      const d = joiner.decoderProj.forward(decoder.forward(tensor([history.slice(-context)], { dtype: "int64" }), { padLeft: false }));
+      const best = joiner
+        .forward(joiner.encoderProj.forward(encoderOut.slice(0, t, t + 1).unsqueeze(0)), d, { project: false })
+        .flatten()
+        .argmax(0)
+        .item();
+      if (best === 0 || best === unkId) break;
+      history.push(best);
+      frames.push(t);
+    }
   }
   return { tokens: history.slice(context), frames };
 }
 
 describe("transducer greedy search", () => {
-  test("equals the search of each utterance alone, frame by frame, at every lookahead", () => {
+  test("equals the search of each utterance alone, symbol by symbol, at every lookahead and limit of symbols a frame", () => {
+    let several = 0;
     fc.assert(
       fc.property(
         fc.array(fc.nat(9), { minLength: 1, maxLength: 4 }),
         fc.integer({ min: 1, max: 6 }),
         fc.constantFrom(-1, 1, 3),
         fc.constantFrom(0, 2),
+        fc.constantFrom(1, 1, 2, 3, 10),
         fc.nat(1000),
-        (lengths, lookahead, bonus, unkId, seed) => {
+        (lengths, lookahead, bonus, unkId, maxSymPerFrame, seed) => {
           const model = toyTransducer(seed, bonus);
           const encoderOut = randn([lengths.length, Math.max(1, ...lengths), C], { generator: new Generator(seed + 1) });
-          const results = transducerGreedySearch(model, encoderOut, lengths, { lookahead, unkId });
+          const results = transducerGreedySearch(model, encoderOut, lengths, { lookahead, unkId, maxSymPerFrame });
           results.forEach(({ tokens, frames, times }, n) => {
-            expect({ tokens, frames }).toEqual(plainSearch(model, encoderOut.select(0, n), lengths[n] as number, unkId));
+            expect({ tokens, frames }).toEqual(plainSearch(model, encoderOut.select(0, n), lengths[n] as number, unkId, maxSymPerFrame));
             expect(times).toEqual(frames.map((f) => f * 0.04));
+            if (new Set(frames).size < frames.length) several++;
           });
+          if (maxSymPerFrame === 1) expect(results).toEqual(transducerGreedySearch(model, encoderOut, lengths, { lookahead, unkId }));
         },
       ),
-      { numRuns: 60 },
+      { numRuns: 120 },
     );
+    expect(several).toBeGreaterThan(10);
   });
 
   test("emits at every frame where blank is never best", () => {
@@ -72,6 +79,8 @@ describe("transducer greedy search", () => {
     expect(result?.frames).toEqual([0, 1, 2, 3, 4, 5, 6]);
     const [silent] = transducerGreedySearch(toyTransducer(1, 100), randn([1, 7, C]), [7]);
     expect(silent).toEqual({ tokens: [], frames: [], times: [] });
+    const [crowded] = transducerGreedySearch(toyTransducer(1, -100), randn([1, 3, C]), [3], { maxSymPerFrame: 2 });
+    expect(crowded?.frames).toEqual([0, 0, 1, 1, 2, 2]);
   });
 
   test("leaves no tensors behind", () => {
@@ -87,6 +96,8 @@ describe("transducer greedy search", () => {
     expect(() => transducerGreedySearch(model, randn([2, 4, C]), [4])).toThrow(/\(2, 4, 5\) got lengths 4/);
     expect(() => transducerGreedySearch(model, randn([1, 4, C]), [5])).toThrow(/SHAPE_MISMATCH/);
     expect(() => transducerGreedySearch(model, randn([1, 4, C]), [4], { lookahead: 0 })).toThrow(/lookahead/);
+    for (const maxSymPerFrame of [0, -1, 1.5, Number.NaN])
+      expect(() => transducerGreedySearch(model, randn([1, 4, C]), [4], { maxSymPerFrame })).toThrow(/an integer of at least 1 \[CONFIG_BAD_VALUE\]/);
   });
 });
 

@@ -20,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => recognizer.dispose());
 
 /** What the simulated encoder and the search over the whole give: features, then silence up to the last chunk's end. */
-function simulated(samples: Float32Array): { text: string; tokens: { piece: string; time: number }[] } {
+function simulated(samples: Float32Array, maxSymPerFrame = 1): { text: string; tokens: { piece: string; time: number }[] } {
   const features = fbankSync(samples, { sampleRate, numMelBins: featureDim });
   if (features.frames === 0) return { text: "", tokens: [] };
   const { shift, chunkFrames } = recognizer.encoder;
@@ -31,7 +31,7 @@ function simulated(samples: Float32Array): { text: string; tokens: { piece: stri
   const [result] = noGrad(() =>
     scope(() => {
       const { encoderOut } = whole.model.forwardEncoder(fromTypedArray(padded, [1, frames, featureDim]), [frames], chunks);
-      return transducerGreedySearch(whole.model.transducer as NonNullable<AsrModel["transducer"]>, encoderOut, [(count * chunks.chunkSize) / 2]);
+      return transducerGreedySearch(whole.model.transducer as NonNullable<AsrModel["transducer"]>, encoderOut, [(count * chunks.chunkSize) / 2], { maxSymPerFrame });
     }),
   );
   const { tokens, times } = result as NonNullable<typeof result>;
@@ -86,6 +86,20 @@ describe("streams", () => {
       expect(early(stream.tokens)).toEqual(early(alone.tokens));
       expect(Math.max(...alone.tokens.map(({ time }) => time))).toBeGreaterThan(until - 1);
     }
+  });
+
+  test("with several symbols a frame give what this search over the whole gives", async () => {
+    const several = new StreamingRecognizer(await causalRecognizer({}, { maxSymPerFrame: 3 }), chunks);
+    for (const seed of [1, 2]) {
+      const samples = speechlike(1.2, seed);
+      const stream = several.createStream();
+      stream.accept(samples);
+      stream.finish();
+      several.decode([stream]);
+      expect({ text: stream.text, tokens: stream.tokens }).toEqual(simulated(samples, 3));
+      expect(stream.tokens.length).toBeGreaterThan(simulated(samples).tokens.length);
+    }
+    several.dispose();
   });
 
   test("show what was said while it is spoken", () => {
