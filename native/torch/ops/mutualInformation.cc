@@ -1,6 +1,8 @@
 // mutual_information: the transducer lattice (k2's mutual_information_recursion).
 //   p[s, t] = logaddexp(p[s-1, t-d] + px[s-1, t-d], p[s, t-1] + py[s, t-1]), d = 1 where modified, else 0; score = p[s_end, t_end]
-// The gradients of the score are occupation counts: how likely a path is to take each step. Cells outside a boundary are never read.
+// The gradients of the score are occupation counts: how likely a path is to take each step. Cells outside a boundary are never read. Counts below 2^-100
+// are 0 (not in composed mode, which is k2's): products with them would leave the normal range of float, where some CPUs take a hundred times as long.
+#include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 
 #include <cmath>
@@ -51,7 +53,8 @@ T forwardOne(const T* px, const T* py, T* p, const Lattice& l, const Boundary& b
 // Occupation counts, from the end to the start; q (S + 1, T + 1) holds those of the cells. As k2's CPU code: the share of the px step is
 // exp(its score - the cell's), the rest is py's; a cell without a finite score counts as 0 there, and a share that is not finite makes both 0.
 template <typename T>
-void backwardOne(const T* px, const T* p, T* q, T* pxGrad, T* pyGrad, const Lattice& l, const Boundary& b) {
+void backwardOne(const T* px, const T* p, T* q, T* pxGrad, T* pyGrad, const Lattice& l, const Boundary& b, T least) {
+  const auto orNothing = [=](T count) { return count < least ? T(0) : count; };
   const int64_t width = l.frames + 1, columns = l.pxColumns();
   q[b.sEnd * width + b.tEnd] = 1;
   for (int64_t s = b.sEnd; s >= b.sBegin; --s)
@@ -66,12 +69,14 @@ void backwardOne(const T* px, const T* p, T* q, T* pxGrad, T* pyGrad, const Latt
       T left = 1 - up;
       if (!std::isfinite(up)) up = left = 0;
       if (hasUp) {
-        pxGrad[(s - 1) * columns + from] = count * up;
-        q[(s - 1) * width + from] += count * up;
+        const T share = orNothing(count * up);
+        pxGrad[(s - 1) * columns + from] = share;
+        q[(s - 1) * width + from] += share;
       }
       if (hasLeft) {
-        pyGrad[s * l.frames + t - 1] = count * left;
-        q[s * width + t - 1] += count * left;
+        const T share = orNothing(count * left);
+        pyGrad[s * l.frames + t - 1] = share;
+        q[s * width + t - 1] += share;
       }
     }
 }
@@ -113,6 +118,7 @@ std::tuple<Tensor, Tensor, Tensor> run(const Tensor& px, const Tensor& py, const
   const int64_t pxSize = l.symbols * l.pxColumns(), pySize = (l.symbols + 1) * l.frames;
   const T *pxData = px.data_ptr<T>(), *pyData = py.data_ptr<T>();
   T *score = scores.data_ptr<T>(), *pxOut = pxGrad.data_ptr<T>(), *pyOut = pyGrad.data_ptr<T>();
+  const T least = composed() ? T(0) : T(0x1p-100);
   at::parallel_for(0, batch, 1, [&](int64_t begin, int64_t end) {
     std::vector<T> p(static_cast<size_t>(cells)), q(static_cast<size_t>(counts ? cells : 0));
     for (int64_t i = begin; i < end; ++i) {
@@ -120,7 +126,7 @@ std::tuple<Tensor, Tensor, Tensor> run(const Tensor& px, const Tensor& py, const
       score[i] = forwardOne(pxData + i * pxSize, pyData + i * pySize, p.data(), l, b);
       if (!counts) continue;
       std::fill(q.begin(), q.end(), T(0));
-      backwardOne(pxData + i * pxSize, p.data(), q.data(), pxOut + i * pxSize, pyOut + i * pySize, l, b);
+      backwardOne(pxData + i * pxSize, p.data(), q.data(), pxOut + i * pxSize, pyOut + i * pySize, l, b, least);
     }
   });
   return {scores, pxGrad, pyGrad};
