@@ -154,19 +154,28 @@ export const checkpointConvert = command({
   name: "checkpoint convert",
   summary: "Convert a checkpoint between .pt and safetensors",
   description:
-    "The target's format is that of its name. What it cannot hold is listed on stderr. A .pt file is written as torch.save writes it: an older one becomes a zip archive.\nTensors go from file to file one after another, so that large files need little memory.",
-  examples: ["serac checkpoint convert exp/epoch-30.pt model.safetensors --key model", "serac checkpoint convert model.safetensors pretrained.pt"],
+    'The target\'s format is that of its name. What it cannot hold is listed on stderr. A .pt file is written as torch.save writes it: an older one becomes a zip archive.\nA safetensors file notes the levels of the .pt file it was made of, also those that --key took away, and on the way back its tensors lie there again ({"model": ...}).\nTensors go from file to file one after another, so that large files need little memory.',
+  examples: [
+    "serac checkpoint convert exp/epoch-30.pt model.safetensors --key model",
+    "serac checkpoint convert model.safetensors pretrained.pt",
+    "serac checkpoint convert others.safetensors pretrained.pt --under model",
+  ],
   positional: { input: { help: ".pt or safetensors file" }, output: { help: "NAME.safetensors, NAME.pt, NAME.pth or NAME.ckpt" } },
-  options: { key: string({ unit: "key", help: "only what lies below this key, named without it" }) },
-  async run({ input, output, key }, out) {
+  options: {
+    key: string({ unit: "key", help: "only what lies below this key, named without it" }),
+    under: string({ unit: "key", help: 'in a .pt file, put all of it below this key; icefall\'s scripts read {"model": ...}' }),
+  },
+  async run({ input, output, key, under }, out) {
     const { convertToPt, convertToSafetensors, formatOfName, openTensorFile, printable } = await import("../formats/index.ts");
     const format = formatOfName(output);
     if (format === undefined)
       throw new ConfigError("CONFIG_BAD_VALUE", { at: output, message: "the name tells no format, expected it to end with .safetensors, .pt, .pth, .ckpt or .bin" });
+    if (under !== undefined && format !== "pt")
+      throw new ConfigError("CONFIG_BAD_VALUE", { at: output, message: "--under is for .pt files: in safetensors names are flat", fix: "leave it out" });
     const file = openTensorFile(input);
     try {
       const convert = format === "pt" ? convertToPt : convertToSafetensors;
-      const { tensors, bytes, leftOut } = convert(file, output, key === undefined ? {} : { key });
+      const { tensors, bytes, leftOut } = convert(file, output, { ...(key === undefined ? {} : { key }), ...(under === undefined ? {} : { under }) });
       for (const { path, what } of leftOut) out.say(`left out: ${printable(path)}: ${what}`);
       if (out.json) out.print(JSON.stringify({ input, output, tensors, bytes, leftOut }));
       else out.print(`${output}: ${tensors} tensors, ${bytesText(bytes)}${leftOut.length > 0 ? `; ${leftOut.length} other values left out` : ""}`);

@@ -2,6 +2,7 @@ export { writeFileAtomic } from "./atomic.ts";
 export { readBytes } from "./byteSource.ts";
 export type { JsonLine, ReadJsonlOptions } from "./jsonl.ts";
 export { parseJsonLine, readJsonl, writeJsonl } from "./jsonl.ts";
+export { levelsNote } from "./levels.ts";
 export { compressLilcom, decompressLilcom, type FloatArray, type LilcomOptions, lilcomShape } from "./lilcom.ts";
 export { type NpyHeader, parseNpy, parseNpyHeader, serializeNpy } from "./npy.ts";
 export * from "./pt/index.ts";

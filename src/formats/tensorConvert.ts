@@ -1,5 +1,6 @@
 /** Conversion of checkpoints between .pt and safetensors, with what the target cannot hold. */
 import { FormatError } from "../util/errors.ts";
+import { type Levels, levelsNote, levelsOf, nest, pathOf, pyKey, readLevels } from "./levels.ts";
 import {
   DefaultDict,
   describe,
@@ -44,8 +45,22 @@ function below(file: TensorFile, key: string | undefined): FileTensor[] {
   return found;
 }
 
+/** The value below a key; undefined where there is none. */
+function valueBelow(value: PtValue, key: string | undefined): PtValue | undefined {
+  let found: PtValue | undefined = value;
+  for (const name of pathOf(key)) found = found instanceof Map ? (found.get(pyKey(name)) ?? found.get(String(name))) : undefined;
+  return found;
+}
+
+/** The levels of what is written; undefined where there are none, or none that could be brought back. */
+function levelsBelow(file: TensorFile, key: string | undefined): Levels | undefined {
+  if (!file.pt) return key === undefined ? readLevels(file.metadata, file.at) : undefined;
+  const value = valueBelow(file.pt.value, key);
+  return value === undefined ? undefined : levelsOf(value, pathOf(key));
+}
+
 /**
- * Writes the tensors of a file as safetensors, one after another, under their paths.
+ * Writes the tensors of a file as safetensors, one after another, under their paths. What levels a .pt file has stands in the metadata.
  * @param key only those below this key, named without it
  * @throws FormatError FILE_UNWRITABLE, and where the file cannot be read
  */
@@ -65,7 +80,7 @@ export function convertToSafetensors(file: TensorFile, path: string, { key }: { 
       bytes += byteLength;
     }
   }
-  writeSafetensors(path, tensors);
+  writeSafetensors(path, tensors, levelsNote(levelsBelow(file, key)));
   return { tensors: tensors.size, bytes, leftOut };
 }
 
@@ -132,22 +147,21 @@ class Writable {
   }
 }
 
-function rewrite(file: TensorFile, path: string, key: string | undefined): Conversion {
+function rewrite(file: TensorFile, path: string, key: string | undefined, under: string | undefined): Conversion {
   const writable = new Writable(file.at);
-  let value = writable.copy((file.pt as NonNullable<TensorFile["pt"]>).value);
-  for (const name of key === undefined ? [] : key.split(".")) {
-    const next = value instanceof Map ? value.get(name) : undefined;
-    if (next === undefined) throw new FormatError("PT_BAD", { at: file.at, message: `there is nothing below "${key}"` });
-    value = next;
-  }
+  const value = valueBelow(writable.copy((file.pt as NonNullable<TensorFile["pt"]>).value), key);
+  if (value === undefined) throw new FormatError("PT_BAD", { at: file.at, message: `there is nothing below "${key}"` });
   const leftOut = writable.leftOut.filter((item) => key === undefined || item.path.startsWith(`${key}.`));
-  writePt(path, value);
+  writePt(
+    path,
+    pathOf(under).reduceRight<PtValue>((inner, name) => new Map([[pyKey(name), inner]]), value),
+  );
   const tensors = below(file, key);
   return { tensors: tensors.length, bytes: tensors.reduce((sum, { byteLength }) => sum + byteLength, 0), leftOut };
 }
 
 /** A tensor that is read from its file when it is written. */
-function late({ name, dtype, shape, size, bytes }: FileTensor): PtTensor {
+function lateTensor({ name, dtype, shape, size, bytes }: FileTensor): PtTensor {
   let content: Uint8Array | undefined;
   const storage = new PtStorage({
     dtype,
@@ -163,16 +177,26 @@ function late({ name, dtype, shape, size, bytes }: FileTensor): PtTensor {
 }
 
 /**
- * Writes a file as torch.save does. A .pt file keeps its values, their types and what they share, but for objects of unknown types; of a
- * safetensors file the tensors become one state_dict, or with `key` those below it.
+ * Writes a file as torch.save does. A .pt file keeps its values, their types and what they share, but for objects of unknown types. The tensors of a
+ * safetensors file come back to the levels of the .pt file that it was made of; those of others, and those below `key`, become one state_dict.
+ * @param under what lies below this key in the new file: all of it
  * @throws FormatError FILE_UNWRITABLE, PT_UNWRITABLE_VALUE, and where the file cannot be read
  */
-export function convertToPt(file: TensorFile, path: string, { key }: { key?: string } = {}): Conversion {
-  if (file.pt) return rewrite(file, path, key);
-  const tensors = below(file, key);
-  const dict = new OrderedDict();
-  for (const tensor of tensors) dict.set(tensor.name, tensor.size === 0 ? memoryTensor(tensor.dtype, tensor.shape, new Uint8Array()) : late(tensor));
-  writePt(path, dict);
+export function convertToPt(file: TensorFile, path: string, { key, under }: { key?: string; under?: string } = {}): Conversion {
+  if (file.pt) return rewrite(file, path, key, under);
+  const known = readLevels(file.metadata, file.at);
+  const isWhole = key === undefined || known?.under.join(".") === key; // of a file that was made of what lay below that key
+  const tensors = below(file, isWhole ? undefined : key);
+  const levels: Levels = key === undefined && known ? known : { under: [], dicts: isWhole ? (known?.dicts ?? []) : [] };
+  const late = (tensor: FileTensor): PtTensor => (tensor.size === 0 ? memoryTensor(tensor.dtype, tensor.shape, new Uint8Array()) : lateTensor(tensor));
+  writePt(
+    path,
+    nest(
+      tensors.map((tensor) => [tensor.name, late(tensor)]),
+      under === undefined ? levels : { ...levels, under: pathOf(under) },
+      file.at,
+    ),
+  );
   return {
     tensors: tensors.length,
     bytes: tensors.reduce((sum, { byteLength }) => sum + byteLength, 0),

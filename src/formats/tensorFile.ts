@@ -1,5 +1,6 @@
 /** Files of named tensors, whichever format they are in: .pt of torch.save, or safetensors. Tensors are read when they are asked for. */
 import { FormatError } from "../util/errors.ts";
+import { levelsKey } from "./levels.ts";
 import { leavesOf, looksLikePt, openPt, type PtFile, type PtStorage, PtTensor, type PtValue } from "./pt/index.ts";
 import { openSafetensors, type SafeDtype } from "./safetensors.ts";
 
@@ -24,7 +25,7 @@ export interface TensorFile {
   readonly at: string;
   readonly format: "pt" | "pt-legacy" | "safetensors";
   readonly tensors: readonly FileTensor[];
-  /** What is no tensor: values of a .pt file, metadata of a safetensors file. */
+  /** What is no tensor: values of a .pt file, metadata of a safetensors file (but for the note of levels). */
   readonly values: readonly { path: string; value: PtValue }[];
   /** The open .pt file. */
   readonly pt?: PtFile;
@@ -91,7 +92,7 @@ function ofSafetensors(path: string): TensorFile {
       byteLength,
       bytes,
     })),
-    values: Object.entries(metadata).map(([key, value]) => ({ path: `__metadata__.${key}`, value })),
+    values: Object.entries(metadata).flatMap(([key, value]) => (key === levelsKey ? [] : [{ path: `__metadata__.${key}`, value }])),
     metadata,
     close,
   };

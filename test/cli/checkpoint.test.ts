@@ -2,11 +2,11 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { checkpointConvert, checkpointDiff, checkpointShow } from "../../src/cli/checkpoint.ts";
 import type { Command } from "../../src/cli/command.ts";
 import { Output } from "../../src/cli/output.ts";
-import { memoryTensor, openTensorFile, ptDict, stateDict, writePt } from "../../src/formats/index.ts";
+import { memoryTensor, openPt, openTensorFile, PtTensor, type PtValue, ptDict, stateDict, writePt, writeSafetensors } from "../../src/formats/index.ts";
 
 const golden = fileURLToPath(new URL("../golden/pt/", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "serac-checkpoint-"));
@@ -103,6 +103,103 @@ test("convert keeps every element there and back, and lists what the target cann
   for (const tensor of copy.tensors) expect(Buffer.compare(tensor.bytes(), byName.get(tensor.name)?.bytes() ?? new Uint8Array())).toBe(0);
   original.close();
   copy.close();
+});
+
+describe("a .pt file that went to safetensors", () => {
+  /** Much as icefall's: levels in levels, keys with points, numbers as keys, a list, and what is no tensor. */
+  const icefalls = join(folder, "icefall.pt");
+  const model = () =>
+    stateDict([
+      ["encoder.weight", floats(1, 2)],
+      ["encoder.bias", floats(3)],
+      ["scale", floats(4)],
+    ]);
+  const structure = (value: PtValue): unknown =>
+    value instanceof Map
+      ? [...value].map(([key, item]) => [key, structure(item)] as const).sort(([a], [b]) => (String(a) < String(b) ? -1 : 1))
+      : value instanceof PtTensor
+        ? [...value.bytes()]
+        : value;
+  const structureOf = (path: string): unknown => {
+    const file = openPt(path);
+    try {
+      return structure(file.value);
+    } finally {
+      file.close();
+    }
+  };
+  const convert = (...args: string[]) => run(checkpointConvert, ...args);
+
+  test("comes back with its levels: icefall's loader finds the model where it was", async () => {
+    const optimizer = ptDict({
+      state: new Map<PtValue, PtValue>([
+        [0n, ptDict({ delta: floats(5) })],
+        [11n, ptDict({ "exp.avg": floats(6) })],
+      ]),
+      param_groups: [ptDict({ lr: 0.1 })],
+    });
+    writePt(icefalls, ptDict({ model: model(), optimizer, "ema.model": stateDict([["encoder.weight", floats(7)]]), last: floats(8), history: [floats(9)], batch_idx_train: 12n }));
+    const [safe, back] = [join(folder, "levels.safetensors"), join(folder, "levels.pt")];
+    const { stderr } = await convert(icefalls, safe);
+    expect(stderr.split("\n").filter((line) => line !== "")).toEqual(["left out: optimizer.param_groups.0.lr: 0.1", "left out: batch_idx_train: 12"]);
+    expect(await convert(safe, back)).toMatchObject({ code: 0, stderr: "" });
+    const state = new Map<PtValue, PtValue>([
+      [0n, ptDict({ delta: floats(5) })],
+      [11n, ptDict({ "exp.avg": floats(6) })],
+    ]);
+    const tensors = ptDict({ model: model(), optimizer: ptDict({ state }), "ema.model": stateDict([["encoder.weight", floats(7)]]), last: floats(8), "history.0": floats(9) });
+    expect(structureOf(back)).toEqual(structure(tensors));
+    // And once more, from safetensors to safetensors.
+    const again = join(folder, "again.safetensors");
+    await convert(safe, again);
+    await convert(again, back);
+    expect(structureOf(back)).toEqual(structure(tensors));
+  });
+
+  test("below a key alone, comes back to that key, or without it where it is asked for", async () => {
+    const [safe, back] = [join(folder, "model-only.safetensors"), join(folder, "model-only.pt")];
+    await convert(icefalls, safe, "--key", "model");
+    await convert(safe, back);
+    expect(structureOf(back)).toEqual(structure(ptDict({ model: model() })));
+    await convert(safe, back, "--key", "model");
+    expect(structureOf(back)).toEqual(structure(model()));
+    await convert(safe, back, "--under", "state_dict");
+    expect(structureOf(back)).toEqual(structure(ptDict({ state_dict: model() })));
+  });
+
+  test("tensors of others stay flat, or go below the key that is asked for", async () => {
+    const [safe, back] = [join(folder, "others.safetensors"), join(folder, "others.pt")];
+    writeSafetensors(safe, { "model.w": { dtype: "F32", shape: [1], data: Float32Array.of(1) } });
+    await convert(safe, back);
+    expect(structureOf(back)).toEqual([["model.w", [...floats(1).bytes()]]]);
+    await convert(safe, back, "--under", "model");
+    expect(structureOf(back)).toEqual([["model", [["model.w", [...floats(1).bytes()]]]]]);
+    const bare = join(folder, "bare.pt");
+    writePt(bare, model());
+    await convert(bare, back, "--under", "model");
+    expect(structureOf(back)).toEqual(structure(ptDict({ model: model() })));
+    await expect(convert(bare, safe, "--under", "model")).rejects.toThrow(/--under is for \.pt files/);
+  });
+
+  test("whose flat names would be two things comes back flat; notes that are none of serac's are refused", async () => {
+    const [pt, safe, back] = [join(folder, "two.pt"), join(folder, "two.safetensors"), join(folder, "two-back.pt")];
+    writePt(pt, ptDict({ a: ptDict({ b: floats(1) }), "a.c": floats(2) }));
+    await convert(pt, safe);
+    await convert(safe, back);
+    expect(structureOf(back)).toEqual([
+      ["a.b", [...floats(1).bytes()]],
+      ["a.c", [...floats(2).bytes()]],
+    ]);
+    const tensor = { dtype: "F32" as const, shape: [1], data: Float32Array.of(1) };
+    for (const [note, words] of [
+      ["{", /does not say levels/],
+      ['{"under":["model"],"dicts":[[{}]]}', /does not say levels/],
+      ['{"under":[],"dicts":[["a"]]}', /the tensor "a.b" has no place among the levels of __metadata__\.serac_levels/],
+    ] as const) {
+      writeSafetensors(safe, { a: tensor, "a.b": tensor }, { serac_levels: note });
+      await expect(convert(safe, back)).rejects.toThrow(words);
+    }
+  });
 });
 
 test("an older .pt becomes a zip archive with the same values; objects of unknown types are left out and listed", async () => {

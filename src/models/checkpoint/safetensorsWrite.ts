@@ -1,5 +1,5 @@
 /** Writes checkpoints as safetensors: tensors by prefix, everything else as JSON in the metadata. */
-import { safeDtype, writeSafetensors } from "../../formats/index.ts";
+import { levelsNote, safeDtype, writeSafetensors } from "../../formats/index.ts";
 import { internal } from "../../util/errors.ts";
 import type { RawCheckpoint, RawTensor } from "./raw.ts";
 
@@ -20,5 +20,6 @@ export function writeSafetensorsCheckpoint(path: string, { config, state, genera
     tensors,
     ([key, { dtype, shape, bytes }]) => [key, { dtype: safeDtype(dtype) ?? internal(`no safetensors name for ${dtype}`), shape, bytes: () => bytes }] as const,
   );
-  writeSafetensors(path, new Map(entries), { serac: JSON.stringify({ version: safetensorsVersion, config, state }) });
+  const levels = levelsNote({ under: [], dicts: Object.values(prefixes).map((prefix) => [prefix.slice(0, -1)]) });
+  writeSafetensors(path, new Map(entries), { serac: JSON.stringify({ version: safetensorsVersion, config, state }), ...levels });
 }

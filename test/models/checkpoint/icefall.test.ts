@@ -1,9 +1,22 @@
 /** Checkpoints that icefall wrote: read, used, gone on from, written again. */
+import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { memoryTensor, openPt, type PtDict, type PtTensor, ptDict, stateDict, writePt } from "../../../src/formats/index.ts";
+import {
+  convertToPt,
+  convertToSafetensors,
+  memoryTensor,
+  openPt,
+  openTensorFile,
+  type PtDict,
+  PtTensor,
+  type PtValue,
+  ptDict,
+  stateDict,
+  writePt,
+} from "../../../src/formats/index.ts";
 import { AsrModel, asrModelOptions, averagedCheckpoint, type Checkpoint, disposeCheckpoint, loadCheckpoint, saveCheckpoint } from "../../../src/models/index.ts";
 import { Generator, liveTensors, noGrad, scope, type Tensor } from "../../../src/torch/index.ts";
 import { golden } from "../../golden.ts";
@@ -61,6 +74,39 @@ describe("a checkpoint of icefall's", () => {
       expect(out.ctc).toBeAllClose(expected.ctc_log_probs);
     });
     expect(liveTensors()).toBe(before);
+  });
+
+  test("that goes to safetensors and back has its parameters, average and optimiser under the same keys; so has one that serac wrote as safetensors", () => {
+    const convert = (from: string, name: string): string => {
+      const file = openTensorFile(from);
+      (name.endsWith(".pt") ? convertToPt : convertToSafetensors)(file, join(folder, name));
+      file.close();
+      return join(folder, name);
+    };
+    /** Every tensor by the keys that lead to it, as icefall's loader would ask for them. */
+    const tensorsOf = (path: string): Map<string, string> => {
+      const file = openPt(path);
+      const found = new Map<string, string>();
+      const visit = (value: PtValue, keys: readonly string[]): void => {
+        if (value instanceof PtTensor) found.set(JSON.stringify(keys), createHash("sha256").update(value.bytes()).digest("hex"));
+        else if (value instanceof Map) for (const [key, item] of value) visit(item, [...keys, `${typeof key}:${key}`]);
+      };
+      visit(file.value, []);
+      file.close();
+      return found;
+    };
+    const whole = tensorsOf(zip);
+    expect(whole.has('["string:model","string:encoder_embed.conv.0.weight"]')).toBe(true);
+    const back = convert(convert(zip, "there.safetensors"), "back.pt");
+    expect(new Map([...tensorsOf(back)].sort())).toEqual(new Map([...whole].sort()));
+    scope(() => {
+      const checkpoint = loadCheckpoint(zip, open());
+      saveCheckpoint(join(folder, "own.safetensors"), checkpoint);
+      const own = tensorsOf(convert(join(folder, "own.safetensors"), "own.pt"));
+      for (const part of ["model", "model_avg"]) for (const [keys, digest] of whole) if (JSON.parse(keys)[0] === `string:${part}`) expect(own.get(keys), keys).toBe(digest);
+      const again = loadCheckpoint(back, { ...open(), given: checkpoint.config });
+      expect(encoderOut(again)).toBeAllClose(expected.encoder_out);
+    });
   });
 
   test("is averaged over updates 3 to 6 as icefall does, from both serialisations", () => {
