@@ -93,6 +93,21 @@ describe("mixed precision", () => {
     disposeCheckpoint({ state, ...rest });
   });
 
+  test("bfloat16 is for training alone: of the same parameters validation gives the loss that it gives without", async () => {
+    // With a rate of 0 both runs keep the parameters that the seed draws.
+    const runs = [];
+    for (const useBf16 of [false, true]) {
+      const expDir = `valid-${useBf16}`;
+      await train({ ...options, useBf16, baseLr: 0, logInterval: 1, maxDuration: 60, expDir: exp(expDir) });
+      const losses = (kind: string) => metricsOf(expDir).flatMap((line) => ((line.kind as unknown) === kind ? [line.loss as number] : []));
+      runs.push({ training: losses("train"), validation: losses("valid") });
+    }
+    const [float, bf16] = runs as [(typeof runs)[number], (typeof runs)[number]];
+    expect(bf16.training[0]).not.toBe(float.training[0]);
+    expect(bf16.validation).toEqual(float.validation);
+    expect(float.validation).toHaveLength(2); // after the first batch, and at the end
+  });
+
   test.each<[string, TrainOptionsInput, RegExp]>([
     ["float16 on the CPU", { useFp16: true }, /--use-fp16 is for --device cuda/],
     ["both", { useFp16: true, useBf16: true }, /--use-fp16 and --use-bf16 are both on/],
