@@ -1,5 +1,5 @@
 /** Files that appear whole or not at all: written beside their place, then renamed over it. */
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
+import { closeSync, existsSync, fstatSync, fsyncSync, ftruncateSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { FormatError, isErrnoException, SeracError } from "../util/errors.ts";
 
@@ -55,6 +55,24 @@ export function fileError(path: string, action: "read" | "write", error: unknown
 export function writeFully(fd: number, bytes: Uint8Array): void {
   const step = 1 << 30; // one write takes at most 2^31 - 1 bytes
   for (let at = 0; at < bytes.byteLength; ) at += writeSync(fd, bytes, at, Math.min(step, bytes.byteLength - at));
+}
+
+/**
+ * Adds bytes to a file that was opened to append, all of them or none: a disk that fills up leaves no half of a line, to which the next one would be joined.
+ * @throws what the system says
+ */
+export function appendWhole(fd: number, bytes: Uint8Array): void {
+  const { size } = fstatSync(fd);
+  try {
+    writeFully(fd, bytes);
+  } catch (error) {
+    try {
+      ftruncateSync(fd, size);
+    } catch {
+      // No regular file.
+    }
+    throw error;
+  }
 }
 
 /**

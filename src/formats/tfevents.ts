@@ -5,7 +5,7 @@
 import { closeSync, openSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
-import { fileError, makeFolder, writeFully } from "./atomic.ts";
+import { appendWhole, fileError, makeFolder, writeFully } from "./atomic.ts";
 import { crc32c } from "./crc32.ts";
 
 const varint = 0;
@@ -89,7 +89,7 @@ export function scalarEvent(tag: string, value: number, { step, time }: { step: 
   return new Message().double(1, time).int64(2, step).data(5, new Message().data(1, scalar).finish()).finish();
 }
 
-/** An event file that is written to. Every event is on its way to the disk when `add` returns; what a killed process leaves is whole events. */
+/** An event file that is written to. Every event is on its way to the disk when `add` returns; what a killed process or a full disk leaves is whole events. */
 export class EventFile {
   readonly path: string;
   private fd: number | undefined;
@@ -119,7 +119,7 @@ export class EventFile {
     if (fd === undefined) return;
     const time = this.now();
     try {
-      writeFully(fd, Buffer.concat(Object.entries(scalars).map(([tag, value]) => tfRecord(scalarEvent(tag, value, { step, time })))));
+      appendWhole(fd, Buffer.concat(Object.entries(scalars).map(([tag, value]) => tfRecord(scalarEvent(tag, value, { step, time })))));
     } catch (error) {
       throw fileError(this.path, "write", error);
     }

@@ -386,7 +386,11 @@ class Trainer {
       if (isNoMemory(error)) throw noMemoryFor(batch, error, options, `update ${updater.b}`);
       this.saveBadModel("");
       const path = join(options.expDir, "bad-batch.jsonl");
-      writeFileSync(path, describeBatch(batch, { update: updater.b }));
+      try {
+        writeFileSync(path, describeBatch(batch, { update: updater.b }));
+      } catch (other) {
+        this.log.say(`${path} could not be written: ${other instanceof Error ? other.message : String(other)}`, "WARNING"); // what failed first matters more
+      }
       this.log.say(`update ${updater.b} failed: the model is in ${join(options.expDir, "bad-model-0.pt")}, its utterances are listed in ${path}`, "WARNING");
       throw error;
     }

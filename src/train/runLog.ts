@@ -1,7 +1,7 @@
 /** What a run leaves to be read: icefall's log file, metrics.jsonl, TensorBoard's event file. */
-import { appendFileSync, closeSync, openSync, writeSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
-import { makeFolder } from "../formats/atomic.ts";
+import { appendWhole, makeFolder } from "../formats/atomic.ts";
 import { EventFile } from "../formats/index.ts";
 
 export interface RunLogOptions {
@@ -26,6 +26,8 @@ export class RunLog {
   private readonly expDir: string;
   private readonly options: RunLogOptions;
   private fd: number | undefined;
+  /** What could not be written the last time. */
+  private readonly lost = new Set<string>();
   private readonly events: EventFile | undefined;
 
   /** @throws what the system says where the folder cannot be written to */
@@ -53,7 +55,7 @@ export class RunLog {
   note(line: string, level: "INFO" | "WARNING" = "INFO"): void {
     if (this.fd === undefined) return;
     try {
-      writeSync(this.fd, logLine(this.now(), level, line));
+      appendWhole(this.fd, Buffer.from(logLine(this.now(), level, line), "utf8"));
     } catch {
       // A full disk must not end training: what is lost is a line that was shown.
     }
@@ -61,20 +63,30 @@ export class RunLog {
 
   /** Numbers for machines: a line of metrics.jsonl. */
   metrics(values: Record<string, unknown>): void {
-    try {
-      appendFileSync(join(this.expDir, "metrics.jsonl"), `${JSON.stringify(values)}\n`);
-    } catch (error) {
-      this.options.say(`metrics.jsonl cannot be written: ${error instanceof Error ? error.message : String(error)}`);
-    }
+    this.attempt("metrics.jsonl", () => {
+      const fd = openSync(join(this.expDir, "metrics.jsonl"), "a");
+      try {
+        appendWhole(fd, Buffer.from(`${JSON.stringify(values)}\n`, "utf8"));
+      } finally {
+        closeSync(fd);
+      }
+    });
   }
 
   /** Scalars for TensorBoard. @param prefix of icefall's tags: "train/current_" */
   scalars(values: Readonly<Record<string, number>>, step: number, prefix = ""): void {
-    if (!this.events) return;
+    const { events } = this;
+    if (events) this.attempt("the event file", () => events.add(Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}${name}`, value])), step));
+  }
+
+  /** A full disk does not end training: what is lost is said, once until it can be written again. */
+  private attempt(what: string, write: () => void): void {
     try {
-      this.events.add(Object.fromEntries(Object.entries(values).map(([name, value]) => [`${prefix}${name}`, value])), step);
+      write();
+      this.lost.delete(what);
     } catch (error) {
-      this.options.say(`the event file cannot be written: ${error instanceof Error ? error.message : String(error)}`);
+      if (!this.lost.has(what)) this.options.say(`${what} cannot be written: ${error instanceof Error ? error.message : String(error)}`);
+      this.lost.add(what);
     }
   }
 

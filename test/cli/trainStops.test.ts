@@ -1,12 +1,13 @@
 /** How `serac train` stops: by Ctrl-C, by a second one, by another process in its folder, by a disk that takes no more. */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type TrainOptionsInput, train } from "../../src/train/index.ts";
 import { flagOf } from "../../src/util/options.ts";
 import { packageRoot } from "../../src/util/paths.ts";
+import { seracCommand, withMounts } from "../data/unprivileged.ts";
 import { noiseFolder } from "../train/corpora.ts";
 import { differences } from "../train/kills.ts";
 import { toneCorpus } from "../train/tones.ts";
@@ -33,10 +34,11 @@ interface Ended {
   stderr: string;
 }
 
+const flagsOf = (given: TrainOptionsInput): string[] => Object.entries(given).map(([name, value]) => `${flagOf(name)}=${Array.isArray(value) ? value.join(",") : value}`);
+
 /** Starts `serac train`; `seen` is called with all of stderr as it grows. @param shell what to do before, in bash */
 function start(given: TrainOptionsInput, seen: (stderr: string, child: ChildProcess) => void, shell = ""): Promise<Ended> {
-  const flags = Object.entries(given).map(([name, value]) => `${flagOf(name)}=${Array.isArray(value) ? value.join(",") : value}`);
-  const command = [process.execPath, join(packageRoot, "bin", "serac"), "train", ...flags];
+  const command = [process.execPath, join(packageRoot, "bin", "serac"), "train", ...flagsOf(given)];
   return new Promise((resolve) => {
     const child = spawn("bash", ["-c", `${shell} exec "$@"`, "bash", ...command], { stdio: ["ignore", "ignore", "pipe"] });
     let stderr = "";
@@ -154,7 +156,29 @@ test("one of several processes that torchrun started is refused before it makes 
   expect((await start({ ...options, expDir: exp("rank"), maxSteps: 1 }, () => {}, "export WORLD_SIZE=1 RANK=0;")).code).toBe(0);
 });
 
-test("a disk that takes no more ends no run before its end: what could not be saved is said, and nothing unfinished remains", async () => {
+test("a disk that fills up ends no run before its end: the last good file is named, can be gone on from bit for bit, and nothing unfinished remains", async ({ skip }) => {
+  const given = { ...options, saveEveryN: 5, averagePeriod: 5 };
+  await train({ ...given, expDir: exp("room") });
+  // Room for two checkpoints and a half, and for logs.
+  const kilobytes = Math.ceil((2.5 * statSync(join(exp("room"), "checkpoint-5.pt")).size) / 1024) + 300;
+  const disk = exp("disk");
+  mkdirSync(disk);
+  const flags = flagsOf({ ...given, expDir: join(disk, "exp") }).join(" ");
+  const result = withMounts(`mount -t tmpfs -o size=${kilobytes}k tmpfs ${disk}; ${seracCommand} train ${flags}; code=$?; cp -r ${disk}/exp ${exp("filled")}; exit $code`);
+  if (result === undefined) return skip("this system does not let tests mount a file system");
+  const { status, stderr } = result;
+  expect(status).toBe(1);
+  const failures = stderr.match(
+    /a checkpoint could not be saved \(the last good one is \S+\/checkpoint-10\.pt\); training goes on\. .*checkpoint-\d+\.pt: cannot write this file: ENOSPC/g,
+  );
+  expect(failures?.length, stderr).toBeGreaterThan(0);
+  expect(stderr).toMatch(/^serac: .*epoch-1\.pt: cannot write this file: ENOSPC.*\[FILE_UNWRITABLE\]/m);
+  expect(saved("filled")).toEqual(["checkpoint-10.pt", "checkpoint-5.pt"]);
+  await train({ ...given, expDir: exp("filled"), startBatch: 10 });
+  expect(differences(exp("filled"), exp("room"))).toEqual([]);
+});
+
+test("a limit on the size of files ends no run before its end either", async () => {
   // No file may become larger than 200 KiB, and a checkpoint has megabytes.
   const { code, stderr } = await start({ ...options, expDir: exp("full"), saveEveryN: 5, averagePeriod: 5 }, () => {}, "ulimit -f 200;");
   expect(code).toBe(1);

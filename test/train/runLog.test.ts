@@ -1,9 +1,11 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { showLosses } from "../../src/train/metrics.ts";
 import { RunLog } from "../../src/train/runLog.ts";
+import { packageRoot } from "../../src/util/paths.ts";
+import { withMounts } from "../data/unprivileged.ts";
 
 let folder: string;
 beforeAll(() => {
@@ -43,4 +45,57 @@ test("without TensorBoard there is no event file", () => {
   log.scalars({ loss: 1 }, 1);
   log.close();
   expect(readdirSync(join(folder, "plain"))).toEqual(["log"]);
+});
+
+test("a full disk is said once, and leaves no half of a line or of an event: what is written once there is room again can be read", ({ skip }) => {
+  const mounted = join(folder, "small");
+  mkdirSync(mounted);
+  const script = `
+    import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+    const { RunLog } = await import(${JSON.stringify(join(packageRoot, "build/js/train/runLog.js"))});
+    const said = [];
+    const log = new RunLog(process.argv[1] + "/exp", { tensorboard: true, say: (line) => said.push(line) });
+    const write = (from, count) => {
+      for (let i = from; i < from + count; i++) {
+        log.note("line " + i + " " + "x".repeat(900));
+        log.metrics({ i, text: "x".repeat(900) });
+        log.scalars(Object.fromEntries(Array.from({ length: 20 }, (_, k) => ["a scalar with a name " + k, i])), i);
+      }
+    };
+    write(0, 2);
+    try { for (let i = 0; ; i++) writeFileSync(process.argv[1] + "/full", Buffer.alloc(1000), { flag: "a" }); } catch {}
+    write(2, 20);
+    const whileFull = said.length;
+    rmSync(process.argv[1] + "/full");
+    write(22, 3);
+    log.close();
+    const text = (...path) => readFileSync([process.argv[1], "exp", ...path].join("/"));
+    const lines = (bytes) => bytes.toString().trimEnd().split("\\n");
+    const events = text("tensorboard", readdirSync(process.argv[1] + "/exp/tensorboard")[0]);
+    let at = 0;
+    let count = 0;
+    for (; at < events.length; count++) at += 16 + Number(events.readBigUInt64LE(at));
+    console.log(JSON.stringify({
+      said, whileFull,
+      metrics: lines(text("metrics.jsonl")).map((line) => JSON.parse(line).i),
+      log: lines(text("log", readdirSync(process.argv[1] + "/exp/log")[0])).map((line) => Number(/ INFO \\[train\\] line (\\d+) x{900}$/.exec(line)?.[1])),
+      events: { count, whole: at === events.length },
+    }));`;
+  const result = withMounts(`mount -t tmpfs -o size=64k tmpfs ${mounted}; "${process.execPath}" --input-type=module -e '${script}' ${mounted}`);
+  if (result === undefined) return skip("this system does not let tests mount a file system");
+  expect(result.status, result.stderr).toBe(0);
+  const { said, whileFull, metrics, log, events } = JSON.parse(result.stdout);
+  expect(whileFull).toBe(2);
+  expect(said.sort()).toEqual([
+    expect.stringMatching(/^metrics\.jsonl cannot be written: ENOSPC/),
+    expect.stringMatching(/^the event file cannot be written: .*tfevents.*: cannot write this file: ENOSPC/),
+  ]);
+  for (const kept of [metrics, log] as number[][]) {
+    expect(kept.slice(0, 2)).toEqual([0, 1]);
+    expect(kept.slice(-3)).toEqual([22, 23, 24]);
+    expect(kept).toEqual([...kept].sort((a, b) => a - b));
+  }
+  expect(metrics.length).toBeLessThan(25);
+  expect(events.whole).toBe(true);
+  expect(events.count).toBeGreaterThanOrEqual(1 + 5 * 20);
 });
