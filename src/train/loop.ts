@@ -112,7 +112,7 @@ class Trainer {
   private readonly bad: BadBatches;
   private readonly gradScale: GradScaleWatch;
   private readonly watches: (GradientWatch & { close(): void })[] = [];
-  private readonly diagnostics: Diagnostics | undefined;
+  private diagnostics: Diagnostics | undefined;
   private average: Map<string, Tensor>;
   private replicas: Replicas | undefined;
   private replicaStates: readonly ReplicaState[] | undefined;
@@ -164,24 +164,38 @@ class Trainer {
     this.gradScale = new GradScaleWatch(this.parts.scaler, options.recipe, (first) => this.onSmallScale(first));
     this.average = new Map();
     this.epoch = options.startEpoch;
+    try {
+      this.begin(prepare);
+      writeFileSync(join(options.expDir, "options.json"), `${JSON.stringify({ ...options, envInfo: env }, null, 2)}\n`);
+    } catch (error) {
+      this.dispose();
+      throw error;
+    }
+  }
+
+  /** Goes on from a checkpoint, or begins anew. */
+  private begin(prepare: RunContext["prepare"]): void {
+    const { options, parts, log } = this;
     const { startBatch, startEpoch } = options;
     if (startBatch > 0) this.resume(batchPath(options.expDir, startBatch), `--start-batch ${startBatch}`);
     else if (startEpoch > 1) this.resume(epochPath(options.expDir, startEpoch - 1), `--start-epoch ${startEpoch}`);
-    else prepare?.(this.parts, tokens, say);
-    if (this.average.size === 0) this.average = startAverage(this.parts.model);
-    if (options.infCheck) this.watches.push(new InfCheck(this.parts.model, (line) => log.say(line, "WARNING")));
-    if (options.printDiagnostics) {
-      this.diagnostics = new Diagnostics(this.parts.model);
-      this.watches.push(this.diagnostics);
-    }
-    writeFileSync(join(options.expDir, "options.json"), `${JSON.stringify({ ...options, envInfo: env }, null, 2)}\n`);
+    else prepare?.(parts, this.tokens, (line) => log.say(line));
+    if (this.average.size === 0) this.average = startAverage(parts.model);
+    if (options.infCheck) this.watches.push(new InfCheck(parts.model, (line) => log.say(line, "WARNING")));
+    if (!options.printDiagnostics) return;
+    this.diagnostics = new Diagnostics(parts.model);
+    this.watches.push(this.diagnostics);
   }
 
   /** @param flag the one that named it */
   private resume(path: string, flag: string): void {
     const checkpoint = loadResumable(path, this.parts.config, this.options);
     const { state } = checkpoint;
-    this.average = restoreParts(this.parts, checkpoint, this.options.device);
+    try {
+      this.average = restoreParts(this.parts, checkpoint, this.options.device);
+    } finally {
+      disposeCheckpoint(checkpoint);
+    }
     this.replicaStates = state.replicas;
     this.resumedFrom = state.batchIdxTrain;
     this.epoch = state.batchesDone > 0 ? state.epoch : state.epoch + 1;
@@ -206,7 +220,6 @@ class Trainer {
     const isEpochs = state.batchesDone === 0 && state.random !== undefined && path === epochPath(this.options.expDir, state.epoch) && path.endsWith(".pt");
     if (isEpochs) this.saver.copyBest(path, { bestTrain: bestTrainEpoch === state.epoch, bestValid: bestValidEpoch === state.epoch });
     this.goesOn = { path, flag };
-    disposeCheckpoint(checkpoint);
     this.log.say(`resumed from ${path}: epoch ${this.epoch}, ${state.batchIdxTrain} updates done`);
   }
 

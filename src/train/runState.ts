@@ -1,6 +1,6 @@
 /** A run as checkpoints hold it: model, average, optimiser, schedule, generators, and where in the data it stands. */
 import type { LoaderState } from "../data/index.ts";
-import { AsrModel, asrModelOptions, type Checkpoint, type CheckpointState, loadCheckpoint, type ModelConfig, modelOptions } from "../models/index.ts";
+import { AsrModel, asrModelOptions, type Checkpoint, type CheckpointState, disposeCheckpoint, loadCheckpoint, type ModelConfig, modelOptions } from "../models/index.ts";
 import { Eden, GradScaler, parameterGroups, ScaledAdam } from "../optim/index.ts";
 import { Generator, keep, scope, type Tensor } from "../torch/index.ts";
 import { CheckpointError } from "../util/errors.ts";
@@ -99,6 +99,15 @@ export function savedPlace({ extra, batchesDone }: CheckpointState): { state: Lo
  */
 export function loadResumable(path: string, config: ModelConfig, { bpeModel, sampleRate }: Pick<TrainOptions, "bpeModel" | "sampleRate">): ResumableCheckpoint {
   const checkpoint = loadCheckpoint(path, { bpeModel, sampleRate });
+  try {
+    return checkResumable(checkpoint, path, config);
+  } catch (error) {
+    disposeCheckpoint(checkpoint);
+    throw error;
+  }
+}
+
+function checkResumable(checkpoint: Checkpoint, path: string, config: ModelConfig): ResumableCheckpoint {
   const { state } = checkpoint;
   if (!state) throw new CheckpointError("CHECKPOINT_BAD", { at: path, message: "it was saved for recognition only: there is no state to go on from" });
   // Of icefall's, which have no random numbers, an epoch starts at its beginning.
