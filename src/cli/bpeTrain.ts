@@ -1,5 +1,5 @@
 import { basename, dirname } from "node:path";
-import { LeftOut, loadManifest } from "../data/index.ts";
+import { LeftOut, loadTexts } from "../data/index.ts";
 import { trainBpe } from "../text/index.ts";
 import { choice, integer, number, path, strings } from "../util/options.ts";
 import { command } from "./command.ts";
@@ -8,7 +8,8 @@ import { command } from "./command.ts";
 export const bpeTrain = command({
   name: "bpe train",
   summary: "Train a SentencePiece model on the texts of a manifest",
-  description: "Settings are icefall's: unigram, <blk> is 0, <sos/eos> 1, <unk> 2.",
+  description:
+    "Settings are icefall's: unigram, <blk> is 0, <sos/eos> 1, <unk> 2.\nOf an utterance and its copies at other speeds, as icefall's manifests of cuts hold them, the text is counted once. Audio is not read.",
   examples: [
     "serac bpe train --manifest train.jsonl --vocab-size 500 --out data/lang_bpe_500/bpe.model",
     "serac bpe train --manifest data/fbank/librispeech_cuts_train-clean-100.jsonl.gz",
@@ -22,11 +23,12 @@ export const bpeTrain = command({
   },
   async run({ manifest, vocabSize, out: file, modelType, characterCoverage }, out) {
     const leftOut = new LeftOut();
-    const cuts = await loadManifest(manifest, { needDuration: false, onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
+    const { texts: all, copies } = await loadTexts(manifest, { onError: (error) => leftOut.add(`unusable lines: ${error.code}`, error.at ?? "") });
     for (const line of leftOut.lines()) out.say(`left out: ${line}`);
-    const texts = cuts.map((cut) => cut.text).filter((text) => text.trim() !== "");
+    if (copies > 0) out.say(`${copies} cuts are copies of others at another speed: their texts are counted once`);
+    const texts = all.filter((text) => text.trim() !== "");
     await trainBpe({ input: texts, outPath: file, vocabSize, type: modelType, characterCoverage });
-    if (out.json) out.print(JSON.stringify({ model: file, vocabSize, texts: texts.length }));
+    if (out.json) out.print(JSON.stringify({ model: file, vocabSize, texts: texts.length, copies }));
     else out.print(file);
     const first = manifest[0] as string;
     const data = /^librispeech_cuts_/.test(basename(first)) ? `--manifest-dir ${dirname(first)}` : `--train-manifest ${manifest.join(",")}`;

@@ -15,6 +15,9 @@ import { resolveAudioPath } from "./paths.ts";
 /** How to read manifests. */
 export type ManifestOptions = Pick<EntryOptions, "onError" | "needDuration">;
 
+/** A transcript, or its turns one after the other. */
+export const plainText = (text: ManifestEntry["text"]): string => (typeof text === "string" ? text : text.map(({ str }) => str).join(" "));
+
 /**
  * The cut that plays an entry.
  * @param name what its recording is called
@@ -27,7 +30,7 @@ export function makeCut(entry: ManifestEntry, name: string, audio: Pick<Cut, "au
     ...audio,
     offset,
     duration: duration ?? Number.NaN,
-    text: typeof text === "string" ? text : text.map(({ str }) => str).join(" "),
+    text: plainText(text),
     speaker,
     lang,
     speed: 1,
@@ -72,37 +75,35 @@ function cutOfLhotse({ value, text, line, path }: ManifestLine, options: Manifes
   return typeof id === "string" ? { ...cut, id } : cut;
 }
 
-/**
- * Reads manifests line by line; `-` is standard input, gzip is recognised, braces and commas name several. Lines may be cuts of lhotse.
- * @throws ManifestError MANIFEST_* and FormatError at file:line, unless `onError` takes them
- */
-export async function* readManifest(spec: ManifestSpec, options: ManifestOptions = {}): AsyncGenerator<Cut> {
-  const { onError } = options;
+/** What `read` makes of the lines that are not to be skipped; those that it refuses go to `onError`. */
+async function* readEach<T>(spec: ManifestSpec, onError: ((error: LineError) => void) | undefined, read: (line: ManifestLine) => T): AsyncGenerator<T> {
   for await (const line of readManifestLines(spec, onError ? { onError } : {})) {
     if (isSkipped(line.value)) continue;
-    let cut: Cut;
+    let made: T;
     try {
-      cut = isLhotseCut(line.value) ? cutOfLhotse(line, options) : cutOf(parseEntry(line, options));
+      made = read(line);
     } catch (error) {
       if (!onError || !(error instanceof ManifestError)) throw error;
       onError(error);
       continue;
     }
-    yield cut;
+    yield made;
   }
 }
 
-/** All cuts of one or more manifests. @throws ManifestError MANIFEST_EMPTY when there is none, with what is wrong with the lines, counted by code */
-export async function loadManifest(spec: ManifestSpec, options: ManifestOptions = {}): Promise<Cut[]> {
-  const cuts: Cut[] = [];
+/**
+ * All that `read` makes of the lines of manifests.
+ * @throws ManifestError MANIFEST_EMPTY when there is none, with what is wrong with the lines, counted by code
+ */
+export async function readAll<T>(spec: ManifestSpec, onError: ((error: LineError) => void) | undefined, read: (line: ManifestLine) => T): Promise<T[]> {
+  const all: T[] = [];
   const leftOut = new LeftOut();
-  const { onError } = options;
   const count = (error: LineError): void => {
     leftOut.add(`with ${error.code}`, error.message.slice(0, error.message.lastIndexOf(` [${error.code}]`)));
     onError?.(error);
   };
-  for await (const cut of readManifest(spec, onError ? { ...options, onError: count } : options)) cuts.push(cut);
-  if (cuts.length > 0) return cuts;
+  for await (const made of readEach(spec, onError && count, read)) all.push(made);
+  if (all.length > 0) return all;
   const at = manifestPaths(spec).join(", ");
   if (leftOut.total === 0) throw new ManifestError("MANIFEST_EMPTY", { at, message: "no utterance that can be used", fix: "check that the file has a JSON object per line" });
   throw new ManifestError("MANIFEST_EMPTY", {
@@ -110,4 +111,19 @@ export async function loadManifest(spec: ManifestSpec, options: ManifestOptions 
     message: `no line can be used: ${leftOut.lines().join("; ")}`,
     fix: `mend these lines; serac manifest check ${manifestPaths(spec).join(" ")} names each of them`,
   });
+}
+
+const cutOfLine = (line: ManifestLine, options: ManifestOptions): Cut => (isLhotseCut(line.value) ? cutOfLhotse(line, options) : cutOf(parseEntry(line, options)));
+
+/**
+ * Reads manifests line by line; `-` is standard input, gzip is recognised, braces and commas name several. Lines may be cuts of lhotse.
+ * @throws ManifestError MANIFEST_* and FormatError at file:line, unless `onError` takes them
+ */
+export function readManifest(spec: ManifestSpec, options: ManifestOptions = {}): AsyncGenerator<Cut> {
+  return readEach(spec, options.onError, (line) => cutOfLine(line, options));
+}
+
+/** All cuts of one or more manifests. @throws ManifestError MANIFEST_EMPTY when there is none, with what is wrong with the lines, counted by code */
+export function loadManifest(spec: ManifestSpec, options: ManifestOptions = {}): Promise<Cut[]> {
+  return readAll(spec, options.onError, (line) => cutOfLine(line, options));
 }

@@ -17,4 +17,5 @@ export type { Share as ManifestShare } from "./shares.ts";
 export { type SplitOptions, type SplitPart, type SplitResult, splitManifest } from "./split.ts";
 export { type ManifestStats, manifestStats, StatsCollector } from "./stats.ts";
 export type { CharacterCount } from "./textCounts.ts";
+export { loadTexts, type ManifestTexts } from "./texts.ts";
 export { ManifestWriter, withWriters } from "./writer.ts";
