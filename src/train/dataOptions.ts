@@ -109,7 +109,7 @@ export function checkBesideBlock(given: ReadonlySet<string>): void {
         name === "maxDuration"
           ? "--max-duration is given beside a train_ds block. There max_duration is the longest utterance, as in NeMo; on the command line it is the seconds of a batch, as in icefall"
           : `${flagOf(name)} is given beside a train_ds block, which has a key of its own for it`,
-      fix: `give train_ds.${key}=... instead`,
+      fix: `give train_ds.${key}=... instead${key.endsWith("_duration") && name !== "maxDuration" ? `; a validation_ds has its own, a --valid-manifest is taken whole` : ""}`,
     });
   }
 }

@@ -19,7 +19,7 @@ import {
 } from "../data/index.ts";
 import { ConfigError } from "../util/errors.ts";
 import type { BlockSpec } from "./dataOptions.ts";
-import { describe, itemsOf, type OpenContext, type OpenedData, openConfig, samplerOf, withSpeeds } from "./openedData.ts";
+import { describe, itemsOf, type OpenContext, type OpenedData, openConfig, samplerOf, unbounded, withSpeeds } from "./openedData.ts";
 import type { TrainOptions } from "./options.ts";
 
 /** What a block is for. */
@@ -61,7 +61,7 @@ function withKeys(block: ConfigNode, values: Readonly<Record<string, boolean>>):
 /** Opens the keys of one config, and checks what training asks of them. */
 async function openOne(context: OpenContext, keys: ConfigNode): Promise<{ opened: OpenedSources; sampler: SamplerOptions }> {
   const { options } = context;
-  const opened = await openConfig(keys, context, { min: 0, max: Number.POSITIVE_INFINITY });
+  const opened = await openConfig(keys, context, unbounded);
   const { places, config } = opened;
   checkRate(opened, options);
   const at = (places.get("max_duration") ?? [...places.values()][0])?.at ?? keys.at;

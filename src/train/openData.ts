@@ -7,7 +7,7 @@ import { ConfigError } from "../util/errors.ts";
 import { transformsOf } from "./augment.ts";
 import { checkBesideBlock } from "./dataOptions.ts";
 import { type BlockKind, openBlock } from "./openBlock.ts";
-import { type DescribedData, describe, type OpenContext, type OpenedData, openConfig, samplerOf, withSpeeds } from "./openedData.ts";
+import { type DescribedData, describe, type OpenContext, type OpenedData, openConfig, samplerOf, type UtteranceBounds, unbounded, withSpeeds } from "./openedData.ts";
 import type { TrainOptions } from "./options.ts";
 import { recipeCuts } from "./recipeCuts.ts";
 
@@ -34,7 +34,7 @@ export async function openTrainData(context: OpenContext): Promise<OpenedData> {
   const recipe = trainManifest ? undefined : recipeCuts(options);
   const keys = recipe ? { cuts_path: recipe.train } : manifestKeys(trainManifest ?? [], options.trainTarredAudioFilepaths);
   const { maxDuration, numBuckets, shuffle, dropLast, bucketingSampler, seed } = options;
-  const { source, ...described } = await openKeys(context, keys, recipe ? "--manifest-dir" : "--train-manifest");
+  const { source, ...described } = await openKeys(context, keys, recipe ? "--manifest-dir" : "--train-manifest", boundsOf(options));
   return {
     ...described,
     transforms: await transformsOf(options, recipe?.musan),
@@ -58,10 +58,12 @@ export async function openValidData(context: OpenContext, batchSeconds: number):
   if (validManifest && usesBlock)
     throw new ConfigError("CONFIG_BAD_VALUE", { message: "validation data is named by --valid-manifest and by a validation_ds", fix: "name it one way" });
   if (usesBlock) return openBlock(context, validationDs, overrides, "validation");
-  const usesRecipe = !validManifest && !trainManifest && trainDs === undefined && overridesOf(options, "train").length === 0;
+  const trainsOnBlock = trainDs !== undefined || overridesOf(options, "train").length > 0;
+  const usesRecipe = !validManifest && !trainManifest && !trainsOnBlock;
   if (!validManifest && !usesRecipe) return undefined;
   const keys = validManifest ? manifestKeys(validManifest, options.validTarredAudioFilepaths) : { cuts_path: recipeCuts(options, say).valid };
-  const { source, ...described } = await openKeys(context, keys, validManifest ? "--valid-manifest" : "--manifest-dir");
+  // Beside a block --min-utterance and --max-utterance are refused, and bound nothing.
+  const { source, ...described } = await openKeys(context, keys, validManifest ? "--valid-manifest" : "--manifest-dir", trainsOnBlock ? unbounded : boundsOf(options));
   return {
     ...described,
     transforms: await transformsOf({ ...options, concatenateCuts: false, enableMusan: false, rirEnabled: false }, undefined),
@@ -89,10 +91,11 @@ const manifestKeys = (manifests: readonly string[], tars: readonly string[] | un
   ...(tars ? { tarred_audio_filepaths: tars, force_finite: true } : {}),
 });
 
+const boundsOf = ({ minUtterance, maxUtterance }: TrainOptions): UtteranceBounds => ({ min: minUtterance, max: maxUtterance });
+
 /** Opens what a flag names. */
-async function openKeys(context: OpenContext, keys: Record<string, unknown>, flag: string): Promise<DescribedData & { source: ItemSource<SourceCut> }> {
-  const { minUtterance, maxUtterance } = context.options;
+async function openKeys(context: OpenContext, keys: Record<string, unknown>, flag: string, bounds: UtteranceBounds): Promise<DescribedData & { source: ItemSource<SourceCut> }> {
   const name = (Object.values(keys)[0] as string[]).join(", ");
-  const opened = await openConfig(configNode(keys, flag), context, { min: minUtterance, max: maxUtterance });
+  const opened = await openConfig(configNode(keys, flag), context, bounds);
   return { ...(await describe(name, opened)), source: opened.source };
 }

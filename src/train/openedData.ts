@@ -58,8 +58,16 @@ export type DescribedData = Pick<OpenedData, "name" | "sources" | "infinite" | "
 /** Frames that an utterance shall have besides its symbols: June 2026's recipe leaves out those with T - 2 < tokens, the seed's those with T < tokens. */
 export const spareFramesOf = ({ recipe }: Pick<TrainOptions, "recipe">): number => (recipe === "2026" ? 2 : 0);
 
+/** Seconds of an utterance. */
+export interface UtteranceBounds {
+  min: number;
+  max: number;
+}
+
+export const unbounded: UtteranceBounds = { min: 0, max: Number.POSITIVE_INFINITY };
+
 /** Opens the keys of a block, with what training leaves out. */
-export async function openConfig(keys: ConfigNode, { options, tokenizer, tokenizerKey, say }: OpenContext, bounds: { min: number; max: number }): Promise<OpenedSources> {
+export async function openConfig(keys: ConfigNode, { options, tokenizer, tokenizerKey, say }: OpenContext, bounds: UtteranceBounds): Promise<OpenedSources> {
   // Filter and counter look at the same text, one after the other.
   let last: { text: string; ids: ArrayLike<number> } | undefined;
   const encode = (text: string): ArrayLike<number> => {

@@ -235,13 +235,30 @@ describe("NeMo's blocks", () => {
     });
   });
 
+  test("a --valid-manifest beside a block is taken whole: the bounds that flags have are not for it", async () => {
+    const durations = linesOf(at("test.jsonl")).map(({ duration }) => duration as number);
+    expect(Math.min(...durations)).toBeLessThan(1); // --min-utterance without a block
+    const trainDs = { manifest_filepath: at("train.jsonl"), batch_duration: 8, shuffle: true, min_duration: 1.2 };
+    const overrides = Object.entries(trainDs).map(([key, value]) => `train_ds.${key}=${value}`);
+    for (const named of [{ trainDs }, { overrides }])
+      await withData({ ...model, ...named, validManifest: [at("test.jsonl")] }, async (data) => {
+        expect(Array.from(data.valid?.data.durations ?? []).sort()).toEqual(durations.sort());
+        expect(Math.min(...data.train.data.durations)).toBeGreaterThan(1.2);
+      });
+    await withData({ ...model, trainManifest: [at("train.jsonl")], validManifest: [at("test.jsonl")], maxDuration: 8 }, async (data) => {
+      expect(Math.min(...(data.valid?.data.durations ?? []))).toBeGreaterThan(1);
+    });
+  });
+
   test("the two meanings of max_duration, and other flags beside a block, are explained", async () => {
     const trainDs = { manifest_filepath: at("train.jsonl"), batch_duration: 4, shuffle: true };
     const failing = async (given: TrainOptionsInput): Promise<string> => withData(given, async () => "nothing").catch((error: Error) => error.message);
     expect(await failing({ ...model, trainDs, maxDuration: 200 })).toMatch(
       /--max-duration is given beside a train_ds block\. There max_duration is the longest utterance, as in NeMo; on the command line it is the seconds of a batch.*Give train_ds\.batch_duration/s,
     );
-    expect(await failing({ ...model, trainDs, minUtterance: 1 })).toMatch(/--min-utterance is given beside a train_ds block.*train_ds\.min_duration/s);
+    expect(await failing({ ...model, trainDs, minUtterance: 1 })).toMatch(
+      /--min-utterance is given beside a train_ds block.*train_ds\.min_duration=\.\.\. instead; a validation_ds has its own, a --valid-manifest is taken whole/s,
+    );
     expect(await failing({ ...model, trainDs: { manifest_filepath: at("train.jsonl"), max_duration: 20 } })).toMatch(
       /nothing says how large a batch is.*here max_duration is the longest utterance, not the seconds of a batch/s,
     );
