@@ -25,12 +25,12 @@ void startTaker() {
   }).detach();
 }
 
-constexpr int stopSignals[] = {SIGINT, SIGTERM};
+constexpr int kStopSignals[] = {SIGINT, SIGTERM};
 // Nanoseconds. `timeout`, some versions of npm and others send a signal to a process and to its group: that is one. As in src/cli/output.ts.
-constexpr int64_t sameStop = 200'000'000;
+constexpr int64_t kSameStop = 200'000'000;
 
-std::atomic<int64_t> firstStop{0};  // when, in nanoseconds; 0 before it
-struct sigaction asked[NSIG];       // libuv's handlers
+std::atomic<int64_t> gFirstStop{0};  // when, in nanoseconds; 0 before it
+struct sigaction gAsked[NSIG];       // libuv's handlers
 
 // Runs in the thread that takes the signals, also while the event loop waits for an operator.
 void onStop(int signal) {
@@ -38,9 +38,9 @@ void onStop(int signal) {
   clock_gettime(CLOCK_MONOTONIC, &time);
   const int64_t now = time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec;
   int64_t first = 0;
-  if (firstStop.compare_exchange_strong(first, now)) {
-    asked[signal].sa_handler(signal);
-  } else if (now - first > sameStop) {
+  if (gFirstStop.compare_exchange_strong(first, now)) {
+    gAsked[signal].sa_handler(signal);
+  } else if (now - first > kSameStop) {
     ::signal(signal, SIG_DFL);
     raise(signal);
   }
@@ -49,12 +49,12 @@ void onStop(int signal) {
 }  // namespace
 
 void endAtSecondSignal() {
-  firstStop = 0;
-  for (const int signal : stopSignals) {
+  gFirstStop = 0;
+  for (const int signal : kStopSignals) {
     struct sigaction now{};
     sigaction(signal, nullptr, &now);
     if ((now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN || now.sa_handler == onStop) continue;
-    asked[signal] = now;
+    gAsked[signal] = now;
     now.sa_handler = onStop;
     sigaction(signal, &now, nullptr);
   }

@@ -15,7 +15,7 @@ SERAC_INLINE float logSumExp(const float* row, int64_t size) {
 }
 
 // The gradient d of the logits of a row from those of two of its log-probabilities. What is below 2^-100 becomes 0: cells that no path visits have gradients
-// whose products leave the normal range of float, where some CPUs take a hundred times as long.
+// whose products leave the normal range of float, where some CPUs take many times as long.
 template <Isa isa>
 SERAC_INLINE void logitsGradient(const float* row, int64_t size, float norm, int64_t symbol, float gradSymbol, int64_t blank, float gradBlank, float* d) {
   float* __restrict to = d;

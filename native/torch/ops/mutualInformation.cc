@@ -1,7 +1,7 @@
 // mutual_information: the transducer lattice (k2's mutual_information_recursion).
 //   p[s, t] = logaddexp(p[s-1, t-d] + px[s-1, t-d], p[s, t-1] + py[s, t-1]), d = 1 where modified, else 0; score = p[s_end, t_end]
 // The gradients of the score are occupation counts: how likely a path is to take each step. Cells outside a boundary are never read. Counts below 2^-100
-// are 0 (not in composed mode, which is k2's): products with them would leave the normal range of float, where some CPUs take a hundred times as long.
+// are 0 (not in composed mode, which is k2's): products with them would leave the normal range of float, where some CPUs take many times as long.
 #include "torch/composed/composed.h"
 #include "torch/ops/common.h"
 
