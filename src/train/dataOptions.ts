@@ -38,8 +38,8 @@ export const dataOptions = {
   returnCuts: boolean({ default: true, group: data, help: "changes nothing: batches always know their cuts" }),
   bpeModel: path({ default: "data/lang_bpe_500/bpe.model", group: data, help: "SentencePiece model, from: serac bpe train" }),
   sampleRate: integer({ default: 16000, min: 1000, group: data, unit: "Hz", help: "rate of the features; other audio is resampled" }),
-  minUtterance: number({ default: 1, min: 0, group: data, unit: "seconds", help: "leave out shorter utterances" }),
-  maxUtterance: number({ default: 20, min: 0, group: data, unit: "seconds", help: "leave out longer utterances" }),
+  minUtterance: number({ default: 1, min: 0, group: data, unit: "seconds", help: "leave out shorter utterances of the training data" }),
+  maxUtterance: number({ default: 20, min: 0, group: data, unit: "seconds", help: "leave out longer utterances of the training data" }),
   onBad: choice(["throw", "skip", "warn"], {
     default: "skip",
     group: data,

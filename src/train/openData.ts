@@ -62,8 +62,7 @@ export async function openValidData(context: OpenContext, batchSeconds: number):
   const usesRecipe = !validManifest && !trainManifest && !trainsOnBlock;
   if (!validManifest && !usesRecipe) return undefined;
   const keys = validManifest ? manifestKeys(validManifest, options.validTarredAudioFilepaths) : { cuts_path: recipeCuts(options, say).valid };
-  // Beside a block --min-utterance and --max-utterance are refused, and bound nothing.
-  const { source, ...described } = await openKeys(context, keys, validManifest ? "--valid-manifest" : "--manifest-dir", trainsOnBlock ? unbounded : boundsOf(options));
+  const { source, ...described } = await openKeys(context, keys, validManifest ? "--valid-manifest" : "--manifest-dir", unbounded); // as in the recipe
   return {
     ...described,
     transforms: await transformsOf({ ...options, concatenateCuts: false, enableMusan: false, rirEnabled: false }, undefined),

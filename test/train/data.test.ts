@@ -235,7 +235,7 @@ describe("NeMo's blocks", () => {
     });
   });
 
-  test("a --valid-manifest beside a block is taken whole: the bounds that flags have are not for it", async () => {
+  test("validation data are taken whole: the bounds of flags and blocks are for training", async () => {
     const durations = linesOf(at("test.jsonl")).map(({ duration }) => duration as number);
     expect(Math.min(...durations)).toBeLessThan(1); // --min-utterance without a block
     const trainDs = { manifest_filepath: at("train.jsonl"), batch_duration: 8, shuffle: true, min_duration: 1.2 };
@@ -246,7 +246,8 @@ describe("NeMo's blocks", () => {
         expect(Math.min(...data.train.data.durations)).toBeGreaterThan(1.2);
       });
     await withData({ ...model, trainManifest: [at("train.jsonl")], validManifest: [at("test.jsonl")], maxDuration: 8 }, async (data) => {
-      expect(Math.min(...(data.valid?.data.durations ?? []))).toBeGreaterThan(1);
+      expect(Array.from(data.valid?.data.durations ?? []).sort()).toEqual(durations.sort());
+      expect(Math.min(...data.train.data.durations)).toBeGreaterThan(1);
     });
   });
 
