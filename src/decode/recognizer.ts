@@ -80,6 +80,8 @@ export class Recognizer {
     try {
       const { config, state, tokenizer } = file;
       return Recognizer.fromCheckpoint({ config, state, tokenizer, model: file.model(), modelAvg: undefined, optimizer: new Map(), generator: undefined }, options);
+    } catch (error) {
+      throw error instanceof CheckpointError ? placed(error, path) : error;
     } finally {
       file.close();
     }

@@ -57,8 +57,8 @@ export async function finetune(input: FinetuneOptionsInput, { signal, report }: 
   const given = givenNames(all);
   const options = { ...rest, trainManifest, batchCountOffset };
   if (!doFinetune) return runTraining(checkTrainOptions(options), { given, signal, report });
-  const other = new OtherModel(finetuneCkpt as string, options);
-  return runTraining(checkTrainOptions({ ...options, ...other.shape(given) }), { given, signal, report, prepare: (...context) => other.begin(initModules, ...context) });
+  const other = new OtherModel(finetuneCkpt as string, options, given);
+  return runTraining(checkTrainOptions({ ...options, ...other.shape() }), { given, signal, report, prepare: (...context) => other.begin(initModules, ...context) });
 }
 
 /** Shapes of parameters do not tell these apart. */
@@ -69,19 +69,21 @@ class OtherModel {
   private readonly path: string;
   private readonly open: OpenCheckpointOptions;
 
-  constructor(path: string, options: TrainOptions) {
+  private readonly given: ReadonlySet<string>;
+
+  /** @param given names of the options that were given: only those may contradict the checkpoint */
+  constructor(path: string, options: TrainOptions, given: ReadonlySet<string>) {
     this.path = path;
-    const heads = Object.fromEntries(ofHeads.map((name) => [name, options[name]]));
-    this.open = { fallbackTokenizer: readTokenizer(options.bpeModel), given: heads };
+    this.given = given;
+    const heads = Object.fromEntries(ofHeads.filter((name) => given.has(name)).map((name) => [name, options[name]]));
+    this.open = { fallbackTokenizer: readTokenizer(options.bpeModel), given: heads, sampleRate: given.has("sampleRate") ? options.sampleRate : undefined };
   }
 
-  /** Options of the model that were not given, as the checkpoint has them. */
-  shape(given: ReadonlySet<string>): Partial<TrainOptions> {
-    // Heads that were not given must not contradict those that the checkpoint tells.
-    for (const name of ofHeads) if (!given.has(name)) delete this.open.given?.[name];
+  /** Options of the model and of its features that were not given, as the checkpoint has them. */
+  shape(): Partial<TrainOptions> {
     const { config, close } = openCheckpoint(this.path, this.open);
     close();
-    const names = (Object.keys(modelOptions) as (keyof ModelOptions)[]).filter((name) => !given.has(name));
+    const names = ([...Object.keys(modelOptions), "sampleRate"] as (keyof ModelOptions | "sampleRate")[]).filter((name) => !this.given.has(name));
     return Object.fromEntries(names.map((name) => [name, config[name]]));
   }
 

@@ -38,7 +38,7 @@ export class RunSaver {
   private afterwards(path: string, reason: SaveReason): void {
     this.failed = undefined;
     this.lastGood = path;
-    if (reason.kind === "batch") removeOldCheckpoints(this.expDir, reason.keep);
+    if (reason.kind === "batch") removeOldCheckpoints(this.expDir, { newest: reason.batch, keep: reason.keep });
     else this.copyBest(path, reason);
   }
 

@@ -49,6 +49,15 @@ describe("finetune", () => {
     expect(liveTensors()).toBe(before);
   });
 
+  test("features are of the checkpoint's sampling rate; another one is refused", async () => {
+    const { sampleRate: _, ...rest } = withoutShape();
+    await finetune({ ...rest, finetuneCkpt: first, expDir: exp("rate"), maxSteps: 1 });
+    const checkpoint = loadCheckpoint(join(exp("rate"), "checkpoint-1.pt"));
+    disposeCheckpoint(checkpoint);
+    expect(checkpoint.config.sampleRate).toBe(8000);
+    await expect(finetune({ ...rest, sampleRate: 16000, finetuneCkpt: first, expDir: exp("other-rate") })).rejects.toMatchObject({ code: "CHECKPOINT_MISMATCH" });
+  });
+
   test("another vocabulary: tokens that both have keep their rows, which is said", async () => {
     const cuts = await loadManifest(options.trainManifest as string[]);
     const bpeModel = join(folder, "other.model");

@@ -1,5 +1,5 @@
 /** The shape of a model, read from the names and shapes of its parameters. */
-import { CheckpointError } from "../../util/errors.ts";
+import { CheckpointError, ConfigError, messageOf } from "../../util/errors.ts";
 import { flagOf, parseOptions, showValue } from "../../util/options.ts";
 import { type ModelOptions, modelOptions } from "../options.ts";
 
@@ -143,6 +143,16 @@ function checkHeads(options: ModelOptions, shapes: ParameterShapes, at: string):
   }
 }
 
+/** What a file says of its model. @throws CheckpointError CHECKPOINT_BAD */
+function statedOptions(stated: Record<string, unknown>, at: string): ModelOptions {
+  try {
+    return parseOptions(modelOptions, stated);
+  } catch (cause) {
+    if (!(cause instanceof ConfigError)) throw cause;
+    throw new CheckpointError("CHECKPOINT_BAD", { at, message: `what it says of its model is wrong: ${messageOf(cause)}`, fix: "look at it with: serac checkpoint show", cause });
+  }
+}
+
 /**
  * A model's options, from what its file says, from the shapes of its parameters, and from flags for what neither tells.
  * @param stated what the file says of its model, as icefall's parameters: texts, numbers, booleans
@@ -155,7 +165,7 @@ export function resolveArchitecture(
 ): { options: ModelOptions; vocabSize: number } {
   const { known, likely, vocabSize } = architectureOf(shapes, at);
   const names = Object.keys(modelOptions) as (keyof ModelOptions)[];
-  const saidAll = parseOptions(modelOptions, stated);
+  const saidAll = statedOptions(stated, at);
   const isStated = (name: keyof ModelOptions): boolean => stated[name] !== undefined;
   const problems: string[] = [];
   const options: Record<string, unknown> = { ...saidAll };

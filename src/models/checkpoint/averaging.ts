@@ -6,6 +6,7 @@
 import type { Module } from "../../nn/index.ts";
 import { noGrad, scope, type Tensor } from "../../torch/index.ts";
 import { CheckpointError, FormatError } from "../../util/errors.ts";
+import { listed, shapeDifferences } from "./check.ts";
 import { type Checkpoint, type CheckpointFile, type OpenCheckpointOptions, openCheckpoint } from "./checkpoint.ts";
 import { batchPath, epochPath, savedBatches } from "./files.ts";
 
@@ -102,10 +103,12 @@ export function averagedCheckpoint(expDir: string, options: AverageOptions, open
   });
 }
 
-function sameKey(tensors: ReadonlyMap<string, Tensor>, key: string, at: string): Tensor {
-  const tensor = tensors.get(key);
-  if (!tensor) throw new CheckpointError("CHECKPOINT_MISMATCH", { at, message: `${key} is missing: the checkpoints are of different models` });
-  return tensor;
+const shapesOf = (tensors: ReadonlyMap<string, Tensor>): Map<string, readonly number[]> => new Map(Array.from(tensors, ([key, { shape }]) => [key, shape]));
+
+/** @throws CheckpointError CHECKPOINT_MISMATCH where the parameters of two files are not those of one model */
+function checkSameModel(one: ReadonlyMap<string, Tensor>, other: ReadonlyMap<string, Tensor>, at: string): void {
+  const problems = shapeDifferences(shapesOf(one), shapesOf(other));
+  if (problems.length > 0) throw new CheckpointError("CHECKPOINT_MISMATCH", { at, message: `the checkpoints are of different models: ${listed(problems)}` });
 }
 
 /** The mean of checkpoints' own values; the last one's where there are no others. */
@@ -115,7 +118,8 @@ function meanOf(last: CheckpointFile, others: readonly string[], open: OpenCheck
     for (const path of others) {
       scope(() => {
         const values = withFile(path, open, (file) => file.model());
-        for (const [key, tensor] of sum) tensor.add_(sameKey(values, key, path));
+        checkSameModel(sum, values, path);
+        for (const [key, tensor] of sum) tensor.add_(values.get(key) as Tensor);
       });
     }
     if (others.length > 0) for (const tensor of sum.values()) tensor.div_(others.length + 1);
@@ -140,6 +144,7 @@ function between(start: CheckpointFile, end: CheckpointFile, at: string): Map<st
     const before = start.modelAvg();
     const after = end.modelAvg();
     if (!before || !after || !start.state || !end.state) throw noAverage(at);
+    checkSameModel(after, before, start.at);
     const period = start.state.averagePeriod;
     const from = Math.floor(start.state.batchIdxTrain / period) * period;
     const to = Math.floor(end.state.batchIdxTrain / period) * period;
@@ -148,7 +153,7 @@ function between(start: CheckpointFile, end: CheckpointFile, at: string): Map<st
     return new Map(
       Array.from(after, ([key, tensor]) => {
         const wide = tensor.to({ dtype: "float64" }).mul(weightEnd);
-        const other = sameKey(before, key, at).to({ dtype: "float64" });
+        const other = (before.get(key) as Tensor).to({ dtype: "float64" });
         return [key, wide.add(other, { alpha: 1 - weightEnd }).to({ dtype: "float32" })];
       }),
     );

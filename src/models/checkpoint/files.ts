@@ -35,7 +35,11 @@ export const savedEpochs = (expDir: string): number[] => numbers(expDir, "epoch"
 /** Update counts that have a checkpoint-B file, the highest first. */
 export const savedBatches = (expDir: string): number[] => numbers(expDir, "checkpoint");
 
-/** Removes the oldest checkpoint-B files, so that `keep` remain. Epoch files are never removed. */
-export function removeOldCheckpoints(expDir: string, keep: number): void {
-  for (const batch of savedBatches(expDir).slice(keep)) for (const extension of extensions) rmSync(join(expDir, `checkpoint-${batch}${extension}`), { force: true });
+/**
+ * Removes the oldest checkpoint-B files of up to `newest` updates, so that `keep` of them remain. Epoch files are never removed, nor what lies ahead of a run
+ * that went on from an earlier checkpoint: counted among the newest, it would have the run's own files removed.
+ */
+export function removeOldCheckpoints(expDir: string, { newest, keep }: { newest: number; keep: number }): void {
+  const upTo = savedBatches(expDir).filter((batch) => batch <= newest);
+  for (const batch of upTo.slice(keep)) for (const extension of extensions) rmSync(join(expDir, `checkpoint-${batch}${extension}`), { force: true });
 }

@@ -4,6 +4,7 @@ import { fromPtTensor, type Tensor } from "../../torch/index.ts";
 import { CheckpointError } from "../../util/errors.ts";
 import { modelOptions } from "../options.ts";
 import { resolveArchitecture } from "./architecture.ts";
+import { checkAverage, checkGivenRate, checkNumbers, checkState } from "./check.ts";
 import type { CheckpointFile, CheckpointState, OpenCheckpointOptions } from "./checkpoint.ts";
 import { snakeCase } from "./names.ts";
 import { ptLayoutVersion } from "./ptWrite.ts";
@@ -103,6 +104,20 @@ function parsed<T>(value: PtValue | undefined, what: string, at: string): T | un
   throw new CheckpointError("CHECKPOINT_BAD", { at, message: `its ${what} is not JSON` });
 }
 
+const shapesOf = (tensors: ReadonlyMap<string, PtTensor>): Map<string, readonly number[]> => new Map(Array.from(tensors, ([key, { shape }]) => [key, shape]));
+
+/** The state of training of a checkpoint of ours. @throws CheckpointError CHECKPOINT_BAD */
+function ownState(rest: unknown, foreign: CheckpointState | undefined, at: string): CheckpointState {
+  if (!foreign)
+    throw new CheckpointError("CHECKPOINT_BAD", {
+      at,
+      message: "it lacks scheduler or batch_idx_train, without which its state of training is none",
+      fix: "look at it with: serac checkpoint show",
+    });
+  const { optimizer, scheduler } = foreign;
+  return checkState(typeof rest === "object" && rest !== null ? { ...rest, optimizer, scheduler } : rest, at);
+}
+
 /** @throws CheckpointError CHECKPOINT_BAD, CHECKPOINT_MISMATCH, CHECKPOINT_MISSING (no tokenizer); FormatError where the file is damaged */
 export function openPtCheckpoint(path: string, { bpeModel, fallbackTokenizer, given = {}, sampleRate }: OpenCheckpointOptions = {}): CheckpointFile {
   const file = openPt(path);
@@ -124,20 +139,23 @@ export function openPtCheckpoint(path: string, { bpeModel, fallbackTokenizer, gi
       const tensor = ownDict?.get(name);
       return tensor instanceof PtTensor ? tensor.bytes() : undefined;
     };
-    const shapes = new Map(Array.from(model, ([key, { shape }]) => [key, shape]));
+    const shapes = shapesOf(model);
     const stated = parsed<Record<string, unknown>>(ownDict?.get("config"), "description", path);
     const { vocabSize: statedVocab, blankId, sampleRate: statedRate, ...statedModel } = stated ?? foreignParams(value);
     const { options, vocabSize } = resolveArchitecture(shapes, { stated: statedModel, given, at: path });
     if (statedVocab !== undefined && statedVocab !== vocabSize)
       throw new CheckpointError("CHECKPOINT_MISMATCH", { at: path, message: `it says a vocabulary of ${statedVocab}, but its parameters are of ${vocabSize}` });
-    const rest = parsed<Omit<CheckpointState, "optimizer" | "scheduler">>(ownDict?.get("state"), "state", path);
+    const said = checkNumbers({ vocabSize, blankId: blankId ?? 0, sampleRate: statedRate ?? sampleRate ?? defaultSampleRate }, path);
+    checkGivenRate(sampleRate, statedRate, path);
+    const rest = parsed(ownDict?.get("state"), "state", path);
     const foreign = foreignState(value, numbers);
     const double = tensorsOf(ownDict?.get("model_avg"), path);
     const average = double.size > 0 ? double : tensorsOf(value.get("model_avg"), path);
+    checkAverage(shapes, shapesOf(average), path);
     return {
       at: path,
-      config: { ...options, vocabSize, blankId: Number(blankId ?? 0), sampleRate: Number(statedRate ?? sampleRate ?? defaultSampleRate) },
-      state: rest ? { ...rest, optimizer: numbers, scheduler: (foreign as CheckpointState).scheduler } : foreign,
+      config: { ...options, vocabSize, ...said },
+      state: rest !== undefined ? ownState(rest, foreign, path) : foreign && checkState(foreign, path),
       tokenizer: chooseTokenizer(ownBytes("tokenizer"), { bpeModel, fallbackTokenizer }, path),
       model: () => toTensors(model),
       modelAvg: () => (average.size > 0 ? toTensors(average) : undefined),

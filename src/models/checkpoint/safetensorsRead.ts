@@ -2,19 +2,25 @@
 import { openSafetensors } from "../../formats/index.ts";
 import { fromSafetensor, type Tensor } from "../../torch/index.ts";
 import { CheckpointError } from "../../util/errors.ts";
-import { parseOptions } from "../../util/options.ts";
-import { modelOptions } from "../options.ts";
+import { type ParameterShapes, resolveArchitecture } from "./architecture.ts";
+import { checkAverage, checkGivenRate, checkNumbers, checkState } from "./check.ts";
 import type { CheckpointFile, CheckpointState, OpenCheckpointOptions } from "./checkpoint.ts";
 import { prefixes, safetensorsVersion } from "./safetensorsWrite.ts";
 import { chooseTokenizer } from "./tokenizer.ts";
 
-/** @throws CheckpointError CHECKPOINT_BAD; FormatError where the file is damaged */
-export function openSafetensorsCheckpoint(path: string, { bpeModel }: OpenCheckpointOptions = {}): CheckpointFile {
+/** @throws CheckpointError CHECKPOINT_BAD, CHECKPOINT_MISMATCH; FormatError where the file is damaged */
+export function openSafetensorsCheckpoint(path: string, options: OpenCheckpointOptions = {}): CheckpointFile {
   const file = openSafetensors(path);
-  const bad = (message: string): CheckpointError => {
+  try {
+    return checkpointIn(file, path, options);
+  } catch (error) {
     file.close();
-    return new CheckpointError("CHECKPOINT_BAD", { at: path, message, fix: "give a file that serac train wrote" });
-  };
+    throw error;
+  }
+}
+
+function checkpointIn(file: ReturnType<typeof openSafetensors>, path: string, { bpeModel, given = {}, sampleRate: givenRate }: OpenCheckpointOptions): CheckpointFile {
+  const bad = (message: string): CheckpointError => new CheckpointError("CHECKPOINT_BAD", { at: path, message, fix: "give a file that serac train wrote" });
   let header: { version: number; config: Record<string, unknown>; state?: CheckpointState } | null;
   try {
     header = JSON.parse(file.metadata.serac ?? "null");
@@ -28,12 +34,19 @@ export function openSafetensorsCheckpoint(path: string, { bpeModel }: OpenCheckp
   const bytes = (name: string): Uint8Array | undefined => file.tensors.find((tensor) => tensor.name === name)?.bytes();
   const part = (prefix: string): Map<string, Tensor> =>
     new Map(file.tensors.filter(({ name }) => name.startsWith(prefix)).map((tensor) => [tensor.name.slice(prefix.length), fromSafetensor(tensor)]));
+  const shapesOf = (prefix: string): ParameterShapes =>
+    new Map(file.tensors.filter(({ name }) => name.startsWith(prefix)).map(({ name, shape }) => [name.slice(prefix.length), shape]));
   const own = bytes("tokenizer");
   if (!own) throw bad("it has no tokenizer");
+  const shapes = shapesOf(prefixes.model);
+  const { options, vocabSize: rows } = resolveArchitecture(shapes, { stated: rest, given, at: path });
+  if (rows !== vocabSize) throw new CheckpointError("CHECKPOINT_MISMATCH", { at: path, message: `it says a vocabulary of ${vocabSize}, but its parameters are of ${rows}` });
+  checkGivenRate(givenRate, sampleRate, path);
+  checkAverage(shapes, shapesOf(prefixes.modelAvg), path);
   return {
     at: path,
-    config: { ...parseOptions(modelOptions, rest), vocabSize, blankId: Number(blankId ?? 0), sampleRate },
-    state: header.state,
+    config: { ...options, vocabSize, ...checkNumbers({ vocabSize, blankId: blankId ?? 0, sampleRate }, path) },
+    state: header.state === undefined ? undefined : checkState(header.state, path),
     tokenizer: chooseTokenizer(own, { bpeModel }, path),
     model: () => part(prefixes.model),
     modelAvg() {
