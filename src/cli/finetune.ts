@@ -18,6 +18,6 @@ export const finetune = command({
     const input: FinetuneOptionsInput = Object.fromEntries(Object.entries(options).filter(([name]) => given.has(name)));
     if (overrides && overrides.length > 0) input.overrides = overrides;
     const result = await runFinetuning(input, { signal: trainSignal(out), report: terminalReporter(out) });
-    return printResult(out, result, { expDir: options.expDir, test: options.validManifest?.[0] });
+    return printResult(out, result, options.validManifest?.[0]);
   },
 });

@@ -4,7 +4,7 @@ import { Recognizer, StreamingRecognizer } from "../decode/index.ts";
 import { type AverageOptions, averagedCheckpoint, type ModelOptions, modelOptions, type OpenCheckpointOptions, savedEpochs } from "../models/index.ts";
 import { setThreads } from "../torch/index.ts";
 import { CheckpointError, ConfigError } from "../util/errors.ts";
-import { boolean, choice, integer, type Options, path, type Schema, unset } from "../util/options.ts";
+import { boolean, choice, flagOf, integer, type Options, path, type Schema, unset } from "../util/options.ts";
 
 const group = "Model";
 
@@ -53,7 +53,8 @@ export function chooseAverage(
 
 /**
  * Loads the model that the options name; `suffix` tells it in names of result files, as icefall's scripts do.
- * @param given names of the options that were given: --avg 1 is the average over the last epoch, as in icefall; without it the epoch's end is taken
+ * @param given names of the options that were given: --avg 1 is the average over the last epoch, as in icefall; without it, and without --use-averaged-model, the
+ * epoch's end is taken
  * @throws CheckpointError, ConfigError
  */
 export function loadRecognizer(options: Options<typeof recognizerOptions>, given: ReadonlySet<string>): { recognizer: Recognizer; suffix: string } {
@@ -65,10 +66,16 @@ export function loadRecognizer(options: Options<typeof recognizerOptions>, given
   const symbols = ({ method }: Recognizer): string => (method === "greedy_search" && maxSymPerFrame > 1 ? `_max-sym-per-frame-${maxSymPerFrame}` : "");
   const open = openOptions(options);
   if (checkpoint) {
+    const choosing = (["epoch", "iter", "avg", "useAveragedModel"] as const).filter((name) => given.has(name));
+    if (choosing.length > 0)
+      throw new ConfigError("CONFIG_BAD_VALUE", {
+        message: `--checkpoint ${checkpoint} was given, which is one file, and ${choosing.map(flagOf).join(" and ")}, which choose among those of an --exp-dir`,
+        fix: "give one or the other; serac average writes an average as one file",
+      });
     const recognizer = Recognizer.load(checkpoint, { ...search, ...open });
     return { recognizer, suffix: basename(checkpoint, extname(checkpoint)) + chunks + symbols(recognizer) };
   }
-  const averaged = options.useAveragedModel && given.has("avg");
+  const averaged = options.useAveragedModel && (given.has("avg") || given.has("useAveragedModel"));
   const { average, name } = chooseAverage(options, averaged);
   const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(options.expDir, average, open), search);
   return { recognizer, suffix: `${name}_avg-${avg}${chunks}${symbols(recognizer)}${averaged ? "_use-averaged-model" : ""}` };

@@ -25,6 +25,6 @@ export const train = command({
     const input: TrainOptionsInput = Object.fromEntries(Object.entries(options).filter(([name]) => given.has(name)));
     if (overrides && overrides.length > 0) input.overrides = overrides;
     const result = await runTraining(input, { signal: trainSignal(out), report: terminalReporter(out) });
-    return printResult(out, result, { expDir: options.expDir, test: options.validManifest?.[0] });
+    return printResult(out, result, options.validManifest?.[0]);
   },
 });

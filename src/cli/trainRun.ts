@@ -1,4 +1,5 @@
 /** What the commands that train share: progress, the result, what to type next. */
+import { dirname } from "node:path";
 import { endAtSecondSignal } from "../torch/index.ts";
 import type { TrainReporter, TrainResult } from "../train/index.ts";
 import { showBytes, showNumber } from "../util/progress.ts";
@@ -27,15 +28,15 @@ export function terminalReporter(out: Output): TrainReporter {
   };
 }
 
-/** Prints what training came to. @returns the exit code */
-export function printResult(out: Output, result: TrainResult, { expDir, test = "test.jsonl" }: { expDir: string; test?: string | undefined }): number {
+/** Prints what training came to. @param test a manifest to decode next @returns the exit code */
+export function printResult(out: Output, result: TrainResult, test = "test.jsonl"): number {
   if (out.json) out.print(JSON.stringify(result));
   else if (result.diagnostics) for (const line of result.diagnostics) out.print(line);
   else if (result.checkpoint !== "") out.print(result.checkpoint);
   if (result.interrupted) return 130;
   if (!result.diagnostics && result.checkpoint.includes("epoch-"))
     out.next(
-      `serac decode --exp-dir ${expDir} --epoch ${result.epochs}${result.epochs > 1 ? ` --avg ${Math.min(5, result.epochs - 1)}` : ""} --manifest ${test}`,
+      `serac decode --exp-dir ${dirname(result.checkpoint)} --epoch ${result.epochs}${result.epochs > 1 ? ` --avg ${Math.min(5, result.epochs - 1)}` : ""} --manifest ${test}`,
       `serac transcribe --checkpoint ${result.checkpoint} a.wav`,
     );
   return 0;

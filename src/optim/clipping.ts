@@ -1,5 +1,6 @@
 /** Gradient clipping at a multiple of the median norm of the last steps. */
 import { TrainError } from "../util/errors.ts";
+import { pythonFloat } from "../util/printf.ts";
 
 /** How {@link GradientClipping} clips. */
 export interface ClippingOptions {
@@ -71,7 +72,7 @@ export class GradientClipping {
     const percent = ((this.clipped ?? 0) * 100) / count;
     this.clipped = 0;
     log?.(
-      `Clipping_scale=${clippingScale}, grad-norm quartiles ${quartiles.map(scientific).join(" ")}, threshold=${scientific(this.threshold)}, percent-clipped=${percent.toFixed(1)}`,
+      `Clipping_scale=${pythonFloat(clippingScale)}, grad-norm quartiles ${quartiles.map(scientific).join(" ")}, threshold=${scientific(this.threshold)}, percent-clipped=${percent.toFixed(1)}`,
     );
   }
 }

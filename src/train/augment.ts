@@ -33,7 +33,7 @@ export async function transformsOf(options: TrainOptions, musan: string | undefi
 export function specAugmentOf(options: TrainOptions): SpecAugment | undefined {
   if (!options.enableSpecAug) return undefined;
   return new SpecAugment({
-    timeWarpFactor: options.specAugTimeWarpFactor,
+    timeWarpFactor: Math.max(0, options.specAugTimeWarpFactor),
     numFrameMasks: options.specAugNumFrameMasks,
     framesMaskSize: options.specAugFramesMaskSize,
     maxFramesMaskFraction: options.specAugMaxFramesMaskFraction,

@@ -5,7 +5,7 @@ import type { LossInputs } from "./loss.ts";
 
 /** Masks of CR-CTC: `timeMaskRatio` times as many and as much of the time as usual. The warp is that of the one whose copies they are. */
 export function crSpecAugment({ timeMaskRatio, timeWarpFactor }: { timeMaskRatio: number; timeWarpFactor: number }): SpecAugment {
-  return new SpecAugment({ timeWarpFactor, numFrameMasks: Math.floor(10 * timeMaskRatio), maxFramesMaskFraction: Math.min(1, 0.15 * timeMaskRatio) });
+  return new SpecAugment({ timeWarpFactor: Math.max(0, timeWarpFactor), numFrameMasks: Math.floor(10 * timeMaskRatio), maxFramesMaskFraction: Math.min(1, 0.15 * timeMaskRatio) });
 }
 
 /**

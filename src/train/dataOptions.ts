@@ -66,7 +66,7 @@ export const dataOptions = {
   rirPath: path({ group: augmentation, help: "impulse responses: a folder, or a manifest; rooms are made up without it" }),
   rirProb: number({ default: 0.5, min: 0, max: 1, group: augmentation, help: "probability of an utterance to be convolved" }),
   enableSpecAug: boolean({ default: true, group: augmentation, help: "warp in time, mask stretches of time and frequency" }),
-  specAugTimeWarpFactor: integer({ default: 80, min: 0, group: augmentation, help: "most frames that time warping moves; 0 is off" }),
+  specAugTimeWarpFactor: integer({ default: 80, group: augmentation, help: "most frames that time warping moves; below 1 it is off" }),
   specAugNumFrameMasks: integer({ default: 10, min: 0, group: augmentation, help: "time masks of an utterance at most" }),
   specAugFramesMaskSize: integer({ default: 100, min: 0, group: augmentation, help: "frames that a mask covers at most" }),
   specAugMaxFramesMaskFraction: number({ default: 0.15, min: 0, max: 1, group: augmentation, help: "share of the frames that is masked at most" }),

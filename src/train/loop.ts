@@ -5,8 +5,9 @@ import type { LoaderState, SpeechBatch } from "../data/index.ts";
 import { batchPath, disposeCheckpoint, epochPath, saveCheckpoint, startAverage, updateAverage } from "../models/index.ts";
 import { errorRate } from "../text/index.ts";
 import { checkDevice, peakBytes, scope, setThreads, type Tensor } from "../torch/index.ts";
-import { ConfigError } from "../util/errors.ts";
+import { ConfigError, placed, SeracError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
+import { pythonFloat } from "../util/printf.ts";
 import { BadBatches, describeBatch } from "./badBatches.ts";
 import { givenNames, withConfig } from "./configFile.ts";
 import { Diagnostics } from "./diagnostics.ts";
@@ -193,9 +194,12 @@ class Trainer {
     const { state } = checkpoint;
     try {
       this.average = restoreParts(this.parts, checkpoint, this.options.device);
+    } catch (error) {
+      throw error instanceof SeracError ? placed(error, path) : error;
     } finally {
       disposeCheckpoint(checkpoint);
     }
+    if (checkpoint.optimizer.size === 0 && state.batchIdxTrain > 0) this.log.say(`${path} holds no state of the optimiser: its moments begin anew`, "WARNING");
     this.replicaStates = state.replicas;
     this.resumedFrom = state.batchIdxTrain;
     this.epoch = state.batchesDone > 0 ? state.epoch : state.epoch + 1;
@@ -271,7 +275,7 @@ class Trainer {
     let interrupted = false;
     for (; this.epoch <= numEpochs; this.epoch++) {
       const finished = await this.trainEpoch(signal);
-      if (this.diagnostics && (this.batches?.done ?? 0) >= diagnosedBatches) return { ...this.result(path), diagnostics: this.diagnostics.lines() };
+      if (this.diagnostics && finished) return { ...this.result(path), diagnostics: this.diagnostics.lines() };
       if (!finished) {
         interrupted = signal?.aborted ?? false;
         path = await this.leave();
@@ -298,7 +302,7 @@ class Trainer {
 
   /** Saves what an epoch that is left in its middle has learnt, and says how to go on. @returns the checkpoint; "" where nothing was learnt yet */
   private async leave(): Promise<string> {
-    if ((this.batches?.done ?? 0) > 0) {
+    if ((this.batches?.done ?? 0) > 0 && !this.diagnostics) {
       const path = await this.save({ prune: false });
       this.goesOn = { path, flag: `--start-batch ${this.b}` };
     }
@@ -322,6 +326,7 @@ class Trainer {
     log.scalars({ "train/epoch": epoch }, updater.b);
     const batches = await this.data.epoch(epoch, this.batches, this.saved);
     let trained = this.saved?.batchesDone ?? 0;
+    if (trained === 0) this.total = undefined; // as there, an epoch's loss is its own
     this.saved = undefined;
     this.batches = batches;
     model.train({ random, generator });
@@ -434,7 +439,7 @@ class Trainer {
     const { scheduler, scaler } = this.parts;
     const { lr } = scheduler;
     const total = this.total as LossSums;
-    const scale = scaler.enabled ? `, grad_scale: ${scaler.factor}` : "";
+    const scale = scaler.enabled ? `, grad_scale: ${pythonFloat(scaler.factor)}` : "";
     log.say(
       `Epoch ${epoch}, batch ${batchIdx}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2).replace(/e([+-])(\d)$/, "e$10$2")}${scale}`,
     );

@@ -14,6 +14,9 @@ export function general(value: number, digits: number): string {
   return trim(rounded(value, digits).toFixed(Math.max(0, digits - 1 - power)));
 }
 
+/** A float as Python prints it where that needs no exponent: 2.0, 0.5. */
+export const pythonFloat = (value: number): string => (Number.isInteger(value) ? value.toFixed(1) : String(value));
+
 /** JavaScript rounds a tie away from zero, C to the even digit: so a tie is moved off its middle. */
 function rounded(value: number, digits: number): number {
   const exact = value.toExponential(100).replace(/^-?(\d)\.(\d+)e.*$/, "$1$2");

@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { commands } from "../../src/cli/main.ts";
-import { canonicalName, parseOptions } from "../../src/cli/options.ts";
+import { canonicalName, flagOf, parseOptions, type Schema } from "../../src/cli/options.ts";
+import { modelOptions } from "../../src/models/options.ts";
 import { packageRoot } from "../../src/util/paths.ts";
 
 /** Flags of icefall's zipformer/train.py with their defaults: all of them. */
@@ -61,6 +62,32 @@ test("flags that are on or off are on alone, and by any of the words that icefal
     expect(value(...words), words.join(" ")).toBe(true);
   for (const words of [["--use-fp16", "0"], ["--use-fp16", "False"], ["--use-fp16=no"], ["--use-fp16", "f"], ["--use-fp16", "n"], []])
     expect(value(...words), words.join(" ")).toBe(false);
+});
+
+/** What the table says of a command's flags: `train --spec-aug-*` is of all that begin so. */
+function rowsOf(command: string): (flag: string) => boolean {
+  const named = [...readFileSync(join(packageRoot, "COMPATIBILITY.md"), "utf8").matchAll(new RegExp(`^\\| \`${command} ([^\`]*)\` \\|`, "gm"))].flatMap(
+    ([, text]) => (text as string).match(/--[\w-]+\*?/g) ?? [],
+  );
+  return (flag) => named.some((one) => (one.endsWith("*") ? flag.startsWith(one.slice(0, -1)) : flag === one));
+}
+
+test.each(["train", "finetune", "decode"])("every flag of serac %s has its row in COMPATIBILITY.md", async (name) => {
+  const options: Schema = (await commands[name]?.load())?.options ?? {};
+  const own = rowsOf(name);
+  const ofTrain = rowsOf("train");
+  const ofStreaming = rowsOf("streaming_decode");
+  const shape = Object.keys(modelOptions).map(flagOf);
+  const flags = Object.entries(options).flatMap(([option, { hidden }]) => (hidden ? [] : [flagOf(option)]));
+  // Finetune takes train's flags, decode those of streaming_decode.py and of a model's shape.
+  const has = (flag: string): boolean =>
+    own(flag) || (name === "finetune" && ofTrain(flag)) || (name === "decode" && (ofStreaming(flag) || (shape.includes(flag) && ofTrain(flag))));
+  expect(flags.filter((flag) => !has(flag))).toEqual([]);
+});
+
+test("time warping is off below 1, as in icefall", async () => {
+  const train = await commands["train"]?.load();
+  expect(train?.parse(["--spec-aug-time-warp-factor", "-1"])?.values["specAugTimeWarpFactor"]).toBe(-1);
 });
 
 test("decode has icefall's flags, with icefall's defaults where the model is not chosen by them", async () => {

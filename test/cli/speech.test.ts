@@ -74,6 +74,13 @@ describe("decode", () => {
     expect(stderr).toContain("left out: 1 unusable lines: JSONL_BAD_LINE");
   });
 
+  test("one file and flags that choose among several contradict each other; --use-averaged-model alone averages over the last epoch", async () => {
+    const file = await serac(["decode", "--checkpoint", "exp/epoch-24.pt", "--epoch", "24", "--avg", "8", "--manifest", "test.jsonl"]);
+    expect(file).toMatchObject({ code: 2, stderr: expect.stringMatching(/--checkpoint exp\/epoch-24\.pt .*--epoch and --avg.*\[CONFIG_BAD_VALUE\]/) });
+    const averaged = await serac(["decode", "--exp-dir", "exp", "--use-averaged-model", "1", "--manifest", "test.jsonl", "--res-dir", "res-averaged"]);
+    expect(averaged.stderr).toContain("recogs-test-epoch-24_avg-1_use-averaged-model.txt");
+  });
+
   test("no checkpoint, another head than the model has, a wrong flag", async () => {
     expect(await serac(["decode", "--exp-dir", "nowhere", "--manifest", "test.jsonl"])).toMatchObject({ code: 1, stderr: expect.stringContaining("CHECKPOINT_MISSING") });
     expect(await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "40", "--manifest", "test.jsonl"])).toMatchObject({

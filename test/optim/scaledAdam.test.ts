@@ -48,7 +48,7 @@ describe("ScaledAdam", () => {
     }
     const thresholds = [...optimizer.stateDict().state.values()].map((entry) => entry.model_norm_threshold).filter((t) => t !== undefined);
     expect(thresholds).toBeAllClose([0.8313866], { rtol: 1e-5 });
-    expect(lines[0]).toMatch(/^Clipping_scale=2, grad-norm quartiles 1.967e-01 1.996e-01 2.050e-01 2.106e-01 2.149e-01, threshold=8.199e-01, percent-clipped=0.0$/);
+    expect(lines[0]).toMatch(/^Clipping_scale=2\.0, grad-norm quartiles 1.967e-01 1.996e-01 2.050e-01 2.106e-01 2.149e-01, threshold=8.199e-01, percent-clipped=0.0$/);
     expect(lines.some((line) => line.startsWith("Scaling gradients by"))).toBe(true);
   });
 

@@ -211,6 +211,13 @@ describe("NeMo's blocks", () => {
     });
   });
 
+  test("overrides alone name data, in whatever spelling of the block, also in several", async () => {
+    for (const block of ["train_ds", "training_ds", "model.train_ds", "++model.train_ds"])
+      await withData({ ...model, overrides: [`${block}.manifest_filepath=${at("train.jsonl")}`, "train_ds.batch_duration=4"] }, async (data) => {
+        expect(data.train.data.batchSeconds).toBe(4);
+      });
+  });
+
   test("an input_cfg without end goes on from epoch to epoch, and resumes where it was; its keys augment", async () => {
     const file = yaml("mix.yaml", `- {type: nemo, manifest_filepath: ${at("train.jsonl")}, weight: 0.7}\n- {type: nemo, manifest_filepath: ${at("test.jsonl")}, weight: 0.3}\n`);
     const overrides = ["train_ds.batch_duration=4", "train_ds.shuffle=true", `train_ds.noise_path=${noiseFolder(folder)}`, "train_ds.noise_mix_prob=0.5"];
@@ -237,7 +244,7 @@ describe("NeMo's blocks", () => {
 
   test("validation data are taken whole: the bounds of flags and blocks are for training", async () => {
     const durations = linesOf(at("test.jsonl")).map(({ duration }) => duration as number);
-    expect(Math.min(...durations)).toBeLessThan(1); // --min-utterance without a block
+    expect(Math.min(...durations)).toBeLessThan(1); // --min-utterance of training
     const trainDs = { manifest_filepath: at("train.jsonl"), batch_duration: 8, shuffle: true, min_duration: 1.2 };
     const overrides = Object.entries(trainDs).map(([key, value]) => `train_ds.${key}=${value}`);
     for (const named of [{ trainDs }, { overrides }])

@@ -82,7 +82,7 @@ describe("mixed precision", () => {
     said.length = 0;
     await train({ ...base, expDir: exp("bf16") }, { report });
     expect(
-      said.some((line) => /^Epoch 1, batch 0, loss\[loss=[\d.]+, .*over [\d.]+ frames\. \], tot_loss\[.*\], batch size: \d+, lr: \d\.\d\de-\d\d, grad_scale: [12]$/.test(line)),
+      said.some((line) => /^Epoch 1, batch 0, loss\[loss=[\d.]+, .*over [\d.]+ frames\. \], tot_loss\[.*\], batch size: \d+, lr: \d\.\d\de-\d\d, grad_scale: [12]\.0$/.test(line)),
     ).toBe(true);
     mkdirSync(exp("bf16-again"));
     writeFileSync(join(exp("bf16-again"), "checkpoint-5.pt"), readFileSync(join(exp("bf16"), "checkpoint-5.pt")));
@@ -196,6 +196,27 @@ test("--inf-check and --print-diagnostics see a run's model; nothing is saved", 
   expect(result.diagnostics?.some((line) => line.startsWith("module=joiner.output_linear.weight.param_grad, dim=0"))).toBe(true);
   expect(readdirSync(exp("diagnosed")).filter((name) => name.endsWith(".pt"))).toEqual([]);
   expect(liveTensors()).toBe(before);
+});
+
+test("--print-diagnostics ends after an epoch that has fewer batches than it looks at", async () => {
+  const result = await train({ ...options, expDir: exp("diagnosed-few"), printDiagnostics: true, numEpochs: 3, limitTrainBatches: 2 }, { report });
+  expect(result.updates).toBe(2);
+  expect(result.diagnostics?.some((line) => line.startsWith("module=joiner.output_linear.weight.param_grad, dim=0"))).toBe(true);
+  expect(readdirSync(exp("diagnosed-few")).filter((name) => name.endsWith(".pt"))).toEqual([]);
+});
+
+test("an epoch's average loss is its own, also where a run goes on within it", async () => {
+  said.length = 0;
+  const run = { ...options, numEpochs: 2, limitTrainBatches: 6, logInterval: 1 };
+  const totals = (): string[] => said.flatMap((line) => /^Epoch 2, batch \d+, .*tot_loss\[(.*)\], batch size/.exec(line)?.[1] ?? []);
+  await train({ ...run, expDir: exp("totals") }, { report });
+  expect(said.find((line) => line.startsWith("Epoch 2, batch 0,"))).toMatch(/loss\[(.*)\], tot_loss\[\1\], batch size/);
+  const whole = totals();
+  expect(whole).toHaveLength(6);
+  await train({ ...run, expDir: exp("totals-parted"), maxSteps: 9 });
+  said.length = 0;
+  await train({ ...run, expDir: exp("totals-parted"), startBatch: 9 }, { report });
+  expect(totals()).toEqual(whole.slice(3));
 });
 
 describe("losses that are not finite", () => {

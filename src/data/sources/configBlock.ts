@@ -62,12 +62,13 @@ export function configBlock(config: string | ConfigNode, { names, overrides = []
 /** True for overrides of what is below a path. */
 const isBelow = (override: string, path: string): boolean => override.replace(/^[~+]+/, "").startsWith(`${path}.`);
 
-/** An override as it is written from the top of the file: `batch_duration=3` and `train_ds.batch_duration=3` mean the block wherever it stands. */
+/** An override as it is written from the top of the file: `batch_duration=3`, `train_ds.batch_duration=3` and `model.train_ds.batch_duration=3` mean the block wherever it stands. */
 function fromTop(override: string, top: ConfigNode, { section, names }: { section: string; names: readonly string[] }): string {
   const [, signs = "", path = ""] = /^([~+]*)(.*)$/s.exec(override) ?? [];
   if (section !== "" && isBelow(path, section)) return override;
   const below = section === "" ? "" : `${section}.`;
-  const name = names.find((one) => isBelow(path, one));
+  const elsewhere = names.flatMap((one) => above.slice(1).map((prefix) => prefix + one)).filter((one) => nodeAt(top, one) === undefined);
+  const name = [...names, ...elsewhere].find((one) => isBelow(path, one));
   if (name !== undefined) return `${signs}${below}${path.slice(name.length + 1)}`;
   return nodeAt(top, firstKey(path)) === undefined ? `${signs}${below}${path}` : override;
 }
