@@ -1,12 +1,15 @@
+import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { afterAll, describe, expect, test } from "vitest";
 import { checkpointConvert, checkpointDiff, checkpointShow } from "../../src/cli/checkpoint.ts";
 import type { Command } from "../../src/cli/command.ts";
 import { Output } from "../../src/cli/output.ts";
 import { memoryTensor, openPt, openTensorFile, PtTensor, type PtValue, ptDict, stateDict, writePt, writeSafetensors } from "../../src/formats/index.ts";
+import { packageRoot } from "../../src/util/paths.ts";
 
 const golden = fileURLToPath(new URL("../golden/pt/", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "serac-checkpoint-"));
@@ -33,6 +36,15 @@ test("show prints tensors, other values, totals, and placeholders as what they a
   const json = JSON.parse((await run(checkpointShow, `${golden}unknown.pt`, "--json")).stdout);
   expect(json.tensorList).toEqual([{ name: "model.w", dtype: "float32", shape: [3] }]);
   expect(json.values.find(({ path }: { path: string }) => path === "sampler").notLoaded).toBe("recipe.things.Sampler");
+});
+
+test("a reader that is slow gets all of what is shown: serac ends when it is taken", async () => {
+  const path = join(folder, "many.safetensors");
+  const count = 20_000;
+  const tensor = { dtype: "F32", shape: [1], bytes: () => new Uint8Array(4) } as const;
+  writeSafetensors(path, new Map(Array.from({ length: count }, (_, i) => [`a.rather.long.name.of.a.tensor.${i}`, tensor])), {});
+  const { stdout } = await promisify(execFile)("bash", ["-c", '"$@" | wc -l', "bash", process.execPath, join(packageRoot, "bin", "serac"), "checkpoint", "show", path]);
+  expect(Number(stdout)).toBeGreaterThan(count);
 });
 
 test("show takes a part of a file, and views have their strides", async () => {
