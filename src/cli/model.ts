@@ -59,8 +59,9 @@ export function chooseAverage(
  */
 export function loadRecognizer(options: Options<typeof recognizerOptions>, given: ReadonlySet<string>): { recognizer: Recognizer; suffix: string } {
   const { chunkSize, leftContextFrames, checkpoint, decodingMethod, maxSymPerFrame, threads, avg } = options;
-  // as icefall's scripts, which take one value of each
-  const chunks = chunkSize?.length === 1 && leftContextFrames?.length === 1 ? `_chunk-${chunkSize[0]}_left-context-${leftContextFrames[0]}` : "";
+  // as icefall's scripts, which take one value of each, for causal models
+  const chunks = ({ model }: Recognizer): string =>
+    model.encoder.causal && chunkSize?.length === 1 && leftContextFrames?.length === 1 ? `_chunk-${chunkSize[0]}_left-context-${leftContextFrames[0]}` : "";
   if (threads > 0) setThreads(threads);
   const search = { ...(decodingMethod ? { method: decodingMethod } : {}), maxSymPerFrame };
   const symbols = ({ method }: Recognizer): string => (method === "greedy_search" && maxSymPerFrame > 1 ? `_max-sym-per-frame-${maxSymPerFrame}` : "");
@@ -73,12 +74,12 @@ export function loadRecognizer(options: Options<typeof recognizerOptions>, given
         fix: "give one or the other; serac average writes an average as one file",
       });
     const recognizer = Recognizer.load(checkpoint, { ...search, ...open });
-    return { recognizer, suffix: basename(checkpoint, extname(checkpoint)) + chunks + symbols(recognizer) };
+    return { recognizer, suffix: basename(checkpoint, extname(checkpoint)) + chunks(recognizer) + symbols(recognizer) };
   }
   const averaged = options.useAveragedModel && (given.has("avg") || given.has("useAveragedModel"));
   const { average, name } = chooseAverage(options, averaged);
   const recognizer = Recognizer.fromCheckpoint(averagedCheckpoint(options.expDir, average, open), search);
-  return { recognizer, suffix: `${name}_avg-${avg}${chunks}${symbols(recognizer)}${averaged ? "_use-averaged-model" : ""}` };
+  return { recognizer, suffix: `${name}_avg-${avg}${chunks(recognizer)}${symbols(recognizer)}${averaged ? "_use-averaged-model" : ""}` };
 }
 
 /** Options of commands that can recognise in streams. */

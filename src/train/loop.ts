@@ -344,12 +344,12 @@ class Trainer {
       const batch = await this.nextOf(batches);
       if (!batch) break;
       checkBins(batch, options);
-      const sums = await this.update(batch);
+      const { done } = batches;
+      const batchIdx = done - 1; // as icefall counts them
+      const sums = await this.update(batch, batchIdx);
       trained++;
       audioSeconds += batch.audioSeconds;
       if (sums) this.total = addLosses(this.total, sums, 1 - 1 / options.resetInterval);
-      const { done } = batches;
-      const batchIdx = done - 1; // as icefall counts them
       const rate = audioSeconds / ((performance.now() - started) / 1000);
       this.tellProgress(rate);
       if (this.diagnostics && done >= diagnosedBatches) return true;
@@ -393,11 +393,11 @@ class Trainer {
   }
 
   /** One batch. What fails is kept to be looked at: the model, and which utterances were in the batch. */
-  private async update(batch: SpeechBatch): Promise<LossSums | undefined> {
+  private async update(batch: SpeechBatch, batchIdx: number): Promise<LossSums | undefined> {
     const { options, parts } = this;
     const updater = this.updater as Updater;
     try {
-      const sums = await updater.step(batch);
+      const sums = await updater.step(batch, batchIdx);
       if (updater.b % options.averagePeriod === 0) updateAverage(this.average, parts.model, { batchIdxTrain: updater.b, averagePeriod: options.averagePeriod });
       return sums;
     } catch (error) {

@@ -29,12 +29,12 @@ export function transducerScales(b: number, { warmStep, simpleLossScale }: Pick<
   return { simple: done < 1 ? 1 - done * (1 - simpleLossScale) : simpleLossScale, pruned: done < 1 ? 0.1 + 0.9 * done : 1 };
 }
 
-/** The batch count that schedules of regularisers follow after b updates: it depends on how much audio an update sees, and moves every tenth. */
+/** The batch count that schedules of regularisers follow after b updates: how many it would be with batches of the reference duration. Source: get_adjusted_batch_count of the recipe. */
 export function adjustedBatchCount(
   b: number,
   { maxDuration, refDuration, batchCountOffset = 0 }: Pick<TrainOptions, "maxDuration" | "refDuration"> & Partial<Pick<TrainOptions, "batchCountOffset">>,
 ): number {
-  return (10 * Math.floor(b / 10) * maxDuration) / refDuration + batchCountOffset;
+  return (b * maxDuration) / refDuration + batchCountOffset;
 }
 
 /**

@@ -16,7 +16,7 @@ export const trainOptions = {
   numEpochs: integer({ default: 30, min: 1, group: world, help: "epochs to train" }),
   startEpoch: integer({ default: 1, min: 1, group: world, help: "resume after epoch N - 1" }),
   startBatch: integer({ default: 0, min: 0, group: world, help: "resume from checkpoint-N, in the middle of its epoch" }),
-  maxSteps: integer({ default: 0, min: 0, group: world, help: "stop after so many updates; 0 is no limit" }),
+  maxSteps: integer({ default: 0, min: 0, group: world, help: "stop after so many batches; 0 is no limit" }),
   seed: integer({ default: 42, min: 0, group: world, help: "seeds weights, order, masks" }),
   device: choice(["cpu", "cuda"], { default: "cpu", group: world, help: "where to train" }),
   threads: integer({ default: 0, min: 0, group: world, help: "threads of operators; 0 leaves libtorch's choice" }),
@@ -40,7 +40,7 @@ export const trainOptions = {
   }),
   worldSize: integer({ default: 1, min: 1, group: world, help: "processes that train together; only 1 is there" }),
   masterPort: integer({ default: 12354, min: 1, max: 65535, group: world, help: "port by which processes find each other" }),
-  saveEveryN: integer({ default: 4000, min: 1, group: world, unit: "updates", help: "save checkpoint-B so often" }),
+  saveEveryN: integer({ default: 4000, min: 1, group: world, unit: "batches", help: "save checkpoint-B so often" }),
   keepLastK: integer({ default: 30, min: 1, group: world, help: "checkpoint-B files to keep" }),
   averagePeriod: integer({ default: 200, min: 1, group: world, unit: "updates", help: "how often the running average takes the model in" }),
   validInterval: integer({

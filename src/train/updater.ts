@@ -30,13 +30,16 @@ export class Updater {
   private readonly context: UpdaterContext;
   /** Batches trained on since the start of training, those that were left out included. */
   b: number;
+  /** What the model's schedules follow; see `adjustedBatchCount`. */
+  private batchCount: number;
   /** Batches whose gradients wait for the optimiser's next step. */
   private waiting: SpeechBatch[] = [];
 
   constructor(context: UpdaterContext, b: number) {
     this.context = context;
     this.b = b;
-    this.setBatchCount();
+    this.batchCount = adjustedBatchCount(b, context.options);
+    context.parts.model.setBatchCount(this.batchCount);
   }
 
   /** True where no gradient waits: only here a checkpoint holds all that was learnt. */
@@ -44,18 +47,23 @@ export class Updater {
     return this.waiting.length === 0;
   }
 
-  private setBatchCount(): void {
-    this.context.parts.model.setBatchCount(adjustedBatchCount(this.b, this.context.options));
+  /** Schedules move at every tenth batch of an epoch, the first included; one that goes on in the middle has the count of the last that it did not see. */
+  private moveSchedules(batchIdx: number): void {
+    const count = adjustedBatchCount(this.b - (batchIdx % 10), this.context.options);
+    if (count === this.batchCount) return;
+    this.batchCount = count;
+    this.context.parts.model.setBatchCount(count);
   }
 
   /**
    * Trains on a batch.
+   * @param batchIdx batches of this epoch before it
    * @returns its losses; undefined where they are not finite and the batch was left out
    * @throws TrainError TRAIN_LOSS_NOT_FINITE, TRAIN_GRADIENTS_NOT_FINITE, TRAIN_REPLICA_FAILED
    */
-  async step(batch: SpeechBatch): Promise<LossSums | undefined> {
+  async step(batch: SpeechBatch, batchIdx: number): Promise<LossSums | undefined> {
     const { options, parts, bad } = this.context;
-    if (this.b % 10 === 0) this.setBatchCount();
+    this.moveSchedules(batchIdx);
     this.b++;
     const { b } = this;
     const sums = await this.backward(batch, b);
@@ -78,7 +86,7 @@ export class Updater {
     const y = batch.cuts.map((cut) => tokens.of(cut.text));
     const [own, ...others] = splitBatch(batch, y, options.replicas) as [Part, ...Part[]];
     const lossScale = scaler.factor / options.accumGrad;
-    const running = replicas?.run(others, { b, batchCount: adjustedBatchCount(b - 1, options), lossScale });
+    const running = replicas?.run(others, { b, batchCount: this.batchCount, lossScale });
     running?.catch(() => {}); // awaited below
     const cast = { device: options.device, enabled: options.useBf16 || options.useFp16, dtype: options.useFp16 ? "float16" : "bfloat16" } as const;
     let sums: LossSums;

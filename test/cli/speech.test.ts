@@ -103,7 +103,7 @@ describe("average", () => {
     // --avg 1 is the average over the last epoch, as in icefall; without it the epoch's end is taken
     const one = await serac(["decode", "--exp-dir", "exp", "--epoch", "24", "--avg", "1", "--manifest", "test.jsonl", "--json"]);
     expect(JSON.parse(one.stdout)).toMatchObject({ recogs: join("exp", "greedy_search", "recogs-test-epoch-24_avg-1_use-averaged-model.txt") });
-    for (const rest of [[], ["--avg", "1", "--use-averaged-model", "0"]]) {
+    for (const rest of [[], ["--avg", "1", "--use-averaged-model", "0"], ["--chunk-size", "16", "--left-context-frames", "64"]]) {
       const end = await serac(["decode", "--exp-dir", "exp", "--epoch", "24", ...rest, "--manifest", "test.jsonl", "--json"]);
       expect(JSON.parse(end.stdout), rest.join(" ")).toMatchObject({ recogs: join("exp", "greedy_search", "recogs-test-epoch-24_avg-1.txt") });
     }

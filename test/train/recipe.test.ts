@@ -2,11 +2,12 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { SpeechBatch } from "../../src/data/index.ts";
 import { openPt, type PtDict } from "../../src/formats/index.ts";
 import { RunLock } from "../../src/formats/runLock.ts";
 import { disposeCheckpoint, loadCheckpoint } from "../../src/models/index.ts";
+import { Module } from "../../src/nn/index.ts";
 import { liveTensors } from "../../src/torch/index.ts";
 import { BadBatches } from "../../src/train/badBatches.ts";
 import { type TrainOptionsInput, train } from "../../src/train/index.ts";
@@ -203,6 +204,22 @@ test("--print-diagnostics ends after an epoch that has fewer batches than it loo
   expect(result.updates).toBe(2);
   expect(result.diagnostics?.some((line) => line.startsWith("module=joiner.output_linear.weight.param_grad, dim=0"))).toBe(true);
   expect(readdirSync(exp("diagnosed-few")).filter((name) => name.endsWith(".pt"))).toEqual([]);
+});
+
+test("schedules move at every tenth batch of an epoch, also where a run goes on within it", async () => {
+  const spy = vi.spyOn(Module.prototype, "setBatchCount");
+  const counts = async (more: TrainOptionsInput): Promise<number[]> => {
+    spy.mockClear();
+    await train({ ...options, numEpochs: 2, limitTrainBatches: 12, maxDuration: 2, refDuration: 2, expDir: exp("schedules"), ...more });
+    return spy.mock.calls.map(([count]) => count);
+  };
+  try {
+    expect(await counts({})).toEqual([0, 10, 12, 22]); // 12 is the first batch of the second epoch
+    expect(await counts({ expDir: exp("schedules-parted"), maxSteps: 18 })).toEqual([0, 10, 12]);
+    expect(await counts({ expDir: exp("schedules-parted"), startBatch: 18 })).toEqual([18, 12, 22]);
+  } finally {
+    spy.mockRestore();
+  }
 });
 
 test("an epoch's average loss is its own, also where a run goes on within it", async () => {
