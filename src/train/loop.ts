@@ -455,6 +455,7 @@ class Trainer {
     const batches = await this.data.validation();
     const { valid } = this.data;
     if (!batches || !valid) return true;
+    log.note("Computing validation loss");
     this.parts.model.eval();
     const before = valid.leftOut.total;
     const validation = await validate(this.parts.model, batches, this.tokens.model, this.options, { b: this.b, wer, signal });
@@ -472,6 +473,7 @@ class Trainer {
     const wordErrorRate = errors && errorRate(errors);
     if (wordErrorRate !== undefined) this.lastWer = wordErrorRate;
     log.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${errors ? `WER ${wordErrorRate === undefined ? "-" : (100 * wordErrorRate).toFixed(2)} %` : ""}`);
+    if (this.options.device === "cpu") log.note(`Maximum memory allocated so far is ${Math.floor(peakBytes() / 1e6)}MB`);
     log.metrics({ kind: "valid", epoch: this.epoch, batch: this.b, ...perFrame(sums), ...(wordErrorRate === undefined ? {} : { wer: wordErrorRate }) });
     log.scalars(perFrame(sums), this.b, "train/valid_");
     return true;

@@ -136,6 +136,7 @@ test("logs: icefall's file, TensorBoard's events, options and versions, in the f
     "Done!",
   ])
     expect(lines).toContain(part);
+  expect(lines).toMatch(/Computing validation loss\n.*Epoch 1, validation: loss=.*\n.*Maximum memory allocated so far is [1-9]\d*MB\n/);
   const [events] = readdirSync(join(exp("logs"), "tensorboard"));
   const bytes = readFileSync(join(exp("logs"), "tensorboard", events as string)).toString("latin1");
   for (const tag of ["train/epoch", "train/learning_rate", "train/current_loss", "train/tot_pruned_loss", "train/valid_loss"]) expect(bytes).toContain(tag);
