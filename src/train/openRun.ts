@@ -1,9 +1,10 @@
 /** What a run works with besides its model: data, logs, and its folder to itself. */
+import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
 import { makeWritableFolder, removeTemporaries } from "../formats/atomic.ts";
 import { RunLock } from "../formats/runLock.ts";
-import { readTokenizer, savedBatches, savedEpochs } from "../models/index.ts";
-import { TrainError } from "../util/errors.ts";
+import { batchPath, epochPath, readTokenizer, savedBatches, savedEpochs } from "../models/index.ts";
+import { CheckpointError, TrainError } from "../util/errors.ts";
 import { goOnPoint } from "./goOn.ts";
 import type { TrainOptions } from "./options.ts";
 import { RunLog } from "./runLog.ts";
@@ -34,14 +35,26 @@ function refuseToOverwrite(expDir: string): void {
   });
 }
 
+/** @throws CheckpointError CHECKPOINT_MISSING where there is nothing to go on from */
+function checkStart({ expDir, startBatch, startEpoch }: TrainOptions): void {
+  const path = startBatch > 0 ? batchPath(expDir, startBatch) : epochPath(expDir, startEpoch - 1);
+  if (existsSync(path)) return;
+  const newest = goOnPoint(expDir);
+  const fix = newest ? `give ${newest.flag}: the newest checkpoint is ${basename(newest.path)}` : "leave the flag out to train from the start, or give another --exp-dir";
+  throw new CheckpointError("CHECKPOINT_MISSING", { at: path, message: "no such checkpoint", fix });
+}
+
 /**
  * Opens the data and takes the folder. Nothing is made where there is nothing to train on.
  * @param given names of the options that were given, not left to their defaults
  * @param report gets every line that the log gets
- * @throws what opening the data throws; FormatError FOLDER_BUSY where another process trains into the folder; TrainError TRAIN_EXISTS
+ * @throws what opening the data throws; FormatError FOLDER_BUSY where another process trains into the folder; TrainError TRAIN_EXISTS; CheckpointError
+ * CHECKPOINT_MISSING where there is nothing to go on from
  */
 export async function openRun(options: TrainOptions, given: ReadonlySet<string>, report: (line: string) => void): Promise<OpenRun> {
-  const { expDir } = options;
+  const { expDir, startEpoch, startBatch } = options;
+  const begins = startEpoch === 1 && startBatch === 0;
+  if (!begins) checkStart(options);
   const tokens = new Tokens(readTokenizer(options.bpeModel), options.bpeModel);
   const early: string[] = []; // said before there is a log
   let log: RunLog | undefined;
@@ -62,7 +75,7 @@ export async function openRun(options: TrainOptions, given: ReadonlySet<string>,
   try {
     makeWritableFolder(expDir);
     lock = RunLock.take(join(expDir, ".lock"), { at: expDir, busy: "is training into this folder" });
-    if (options.startEpoch === 1 && options.startBatch === 0) refuseToOverwrite(expDir);
+    if (begins) refuseToOverwrite(expDir);
     removeTemporaries(expDir); // of a run that was killed
     log = new RunLog(expDir, { tensorboard: options.tensorboard && !options.printDiagnostics, say: report });
     log.note("Training started");

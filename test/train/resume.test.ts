@@ -1,6 +1,6 @@
 /** Going on after a stop, at any step: the parameters are those of the run that was not stopped, bit for bit. Threads run compiled code: `npm run build:js` before. */
 import { createHash } from "node:crypto";
-import { cpSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { cpSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -97,6 +97,22 @@ describe("resume within an epoch", () => {
     expect([checkpoint, interrupted, said.at(-1)]).toEqual(["", true, "stopped before the first update: there is nothing to go on from"]);
     expect(readdirSync(exp("early")).filter((name) => name.endsWith(".pt"))).toEqual([]);
     expect((await train({ ...options, numWorkers: 0, expDir: exp("early"), maxSteps: 1 })).updates).toBe(1);
+  });
+
+  test("a checkpoint that is not there: the newest that is, or none; nothing is made", async () => {
+    const [batch] = batchesIn("whole-0") as [number];
+    stoppedAt("whole-0", batch, "gone");
+    for (const given of [{ startBatch: batch + 1 }, { startEpoch: 9, numEpochs: 9 }])
+      await expect(train({ ...options, expDir: exp("gone"), ...given })).rejects.toMatchObject({
+        code: "CHECKPOINT_MISSING",
+        message: expect.stringContaining("no such checkpoint"),
+        fix: expect.stringMatching(/^give --start-(batch|epoch) \d+: the newest checkpoint is \w+-\d+\.pt$/),
+      });
+    await expect(train({ ...options, expDir: exp("nowhere"), startBatch: 3 })).rejects.toMatchObject({
+      code: "CHECKPOINT_MISSING",
+      fix: expect.stringContaining("leave the flag out"),
+    });
+    expect(existsSync(exp("nowhere"))).toBe(false);
   });
 
   test("other data, another limit or other augmentation is refused, not gone on with", async () => {
