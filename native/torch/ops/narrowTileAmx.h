@@ -65,25 +65,16 @@ SERAC_AMX void tileAmx(const uint32_t* a, int64_t row, int64_t rows, const uint3
     _tile_zero(3);
   }
   const int64_t stride = row * 4;
-  if (low) {
-    for (int64_t p = 0; p < pairs; p += kAmxPairs, a += kAmxPairs, b += kAmxPairs * kTileColumns) {
-      _tile_loadd(6, b, kTileColumns * 4);
-      _tile_loadd(4, a, stride);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, b + 16, kTileColumns * 4);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, a + 16 * row, stride);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-    }
-  } else {
-    for (int64_t p = 0; p < pairs; p += kAmxPairs, a += kAmxPairs, b += kAmxPairs * kTileColumns) {
-      _tile_loadd(6, b, kTileColumns * 4);
-      _tile_loadd(4, a, stride);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, b + 16, kTileColumns * 4);
-      _tile_dpbf16ps(1, 4, 7);
-    }
+  for (int64_t p = 0; p < pairs; p += kAmxPairs, a += kAmxPairs, b += kAmxPairs * kTileColumns) {
+    _tile_loadd(6, b, kTileColumns * 4);
+    _tile_loadd(4, a, stride);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + 16, kTileColumns * 4);
+    _tile_dpbf16ps(1, 4, 7);
+    if (!low) continue;
+    _tile_loadd(5, a + 16 * row, stride);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
   }
   float* const to = whole ? reinterpret_cast<float*>(c) : buffer;
   const int64_t ld = whole ? ldc : kTileColumns;
