@@ -3,11 +3,9 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { LoaderState, SpeechBatch } from "../data/index.ts";
 import { batchPath, disposeCheckpoint, epochPath, saveCheckpoint, startAverage, updateAverage } from "../models/index.ts";
-import { errorRate } from "../text/index.ts";
 import { checkDevice, peakBytes, scope, setThreads, type Tensor } from "../torch/index.ts";
 import { ConfigError, placed, SeracError } from "../util/errors.ts";
 import { parseOptions } from "../util/options.ts";
-import { pythonFloat } from "../util/printf.ts";
 import { BadBatches, describeBatch } from "./badBatches.ts";
 import { givenNames, withConfig } from "./configFile.ts";
 import { Diagnostics } from "./diagnostics.ts";
@@ -15,8 +13,9 @@ import { envInfo } from "./envInfo.ts";
 import { GradScaleWatch } from "./gradScale.ts";
 import { InfCheck } from "./infCheck.ts";
 import { refuseSeveralProcesses } from "./launch.ts";
+import { reportBatch, reportValidation } from "./lossReports.ts";
 import { isNoMemory, noMemoryFor, scanForOomBatches } from "./memoryScan.ts";
-import { addLosses, type LossSums, perFrame, showLosses } from "./metrics.ts";
+import { addLosses, type LossSums, perFrame } from "./metrics.ts";
 import { type OpenRun, openRun } from "./openRun.ts";
 import { checkTrainOptions, type TrainOptions, type TrainOptionsInput, trainOptions } from "./options.ts";
 import type { ReplicaState } from "./replicaState.ts";
@@ -437,16 +436,8 @@ class Trainer {
   private logBatch(batch: SpeechBatch, sums: LossSums, rate: number, batchIdx: number): void {
     const { epoch, b, log } = this;
     const { scheduler, scaler } = this.parts;
-    const { lr } = scheduler;
-    const total = this.total as LossSums;
-    const scale = scaler.enabled ? `, grad_scale: ${pythonFloat(scaler.factor)}` : "";
-    log.say(
-      `Epoch ${epoch}, batch ${batchIdx}, loss[${showLosses(sums)}], tot_loss[${showLosses(total)}], batch size: ${batch.cuts.length}, lr: ${lr.toExponential(2).replace(/e([+-])(\d)$/, "e$10$2")}${scale}`,
-    );
-    log.metrics({ kind: "train", epoch, batch: b, lr, audioSecondsPerSecond: rate, ...perFrame(total) });
-    log.scalars({ "train/learning_rate": lr, ...(scaler.enabled ? { "train/grad_scale": scaler.factor } : {}) }, b);
-    log.scalars(perFrame(sums), b, "train/current_");
-    log.scalars(perFrame(total), b, "train/tot_");
+    const gradScale = scaler.enabled ? scaler.factor : undefined;
+    reportBatch(log, { epoch, batchIdx, b, batchSize: batch.cuts.length, lr: scheduler.lr, gradScale, rate, sums, total: this.total as LossSums });
   }
 
   /** @returns false where it was broken off, because training shall stop */
@@ -470,12 +461,7 @@ class Trainer {
     const loss = perFrame(sums).loss as number;
     this.lastValidLoss = loss;
     if (loss < best.validLoss) Object.assign(best, { validLoss: loss, validEpoch: this.epoch });
-    const wordErrorRate = errors && errorRate(errors);
-    if (wordErrorRate !== undefined) this.lastWer = wordErrorRate;
-    log.say(`Epoch ${this.epoch}, validation: ${showLosses(sums)}${errors ? `WER ${wordErrorRate === undefined ? "-" : (100 * wordErrorRate).toFixed(2)} %` : ""}`);
-    if (this.options.device === "cpu") log.note(`Maximum memory allocated so far is ${Math.floor(peakBytes() / 1e6)}MB`);
-    log.metrics({ kind: "valid", epoch: this.epoch, batch: this.b, ...perFrame(sums), ...(wordErrorRate === undefined ? {} : { wer: wordErrorRate }) });
-    log.scalars(perFrame(sums), this.b, "train/valid_");
+    this.lastWer = reportValidation(log, { epoch: this.epoch, b: this.b, device: this.options.device, sums, errors }) ?? this.lastWer;
     return true;
   }
 

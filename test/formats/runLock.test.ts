@@ -7,6 +7,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { FolderLock } from "../../src/formats/folderLock.ts";
 import { RunLock } from "../../src/formats/runLock.ts";
 import { packageRoot } from "../../src/util/paths.ts";
+import { numberOf } from "../child.ts";
 
 const root = mkdtempSync(join(tmpdir(), "serac-run-lock-"));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -177,17 +178,7 @@ describe("processes", () => {
       }
       console.log(held);`;
     const places = ["a", "b"].flatMap((run) => [0, 1].flatMap((rank) => [0, 1].map((twin) => [run, String(rank), String(twin)])));
-    const held = await Promise.all(
-      places.map(async (place) => {
-        const child = spawn(process.execPath, ["--input-type=module", "-e", script, library, join(folder, "locked"), inside, ...place]);
-        let out = "";
-        child.stdout.on("data", (chunk) => (out += chunk));
-        child.stderr.on("data", (chunk) => (out += chunk));
-        const [code] = await once(child, "exit");
-        expect(code, out).toBe(0);
-        return Number(out);
-      }),
-    );
+    const held = await Promise.all(places.map((place) => numberOf(script, [library, join(folder, "locked"), inside, ...place])));
     expect(held.filter((count) => count > 0).length).toBeGreaterThan(1);
   });
 });

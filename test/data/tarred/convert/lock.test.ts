@@ -8,6 +8,7 @@ import { convertToTarred } from "../../../../src/data/tarred/convert/convert.ts"
 import { tarShards } from "../../../../src/data/tarred/convert/partial.ts";
 import { FolderLock } from "../../../../src/formats/folderLock.ts";
 import { packageRoot } from "../../../../src/util/paths.ts";
+import { numberOf } from "../../../child.ts";
 import { corpus, newFolder, tree } from "./corpus.ts";
 
 function start(args: readonly string[]): { child: ChildProcess; ended: Promise<{ code: number | null; stderr: string }> } {
@@ -130,16 +131,7 @@ describe("a lock", () => {
     own.release();
     symlinkSync(dead, join(folder, "locked", "lock-1"));
     const module = join(packageRoot, "build/js/formats/folderLock.js");
-    const runs = Array.from({ length: 4 }, async () => {
-      const child = spawn(process.execPath, ["--input-type=module", "-e", script, module, join(folder, "locked"), join(folder, "inside"), dead]);
-      let out = "";
-      child.stdout.on("data", (chunk) => (out += chunk));
-      child.stderr.on("data", (chunk) => (out += chunk));
-      const [code] = await once(child, "exit");
-      expect(code, out).toBe(0);
-      return Number(out);
-    });
-    const held = await Promise.all(runs);
+    const held = await Promise.all(Array.from({ length: 4 }, () => numberOf(script, [module, join(folder, "locked"), join(folder, "inside"), dead])));
     expect(held.reduce((sum, one) => sum + one, 0)).toBeGreaterThan(0);
   });
 });
