@@ -71,9 +71,9 @@ std::pair<Tensor, Tensor> swooshForwardAndDerivative(const Tensor& x, bool left)
   const float* from = in.data_ptr<float>();
   float *to = y.data_ptr<float>(), *derivative = d.data_ptr<float>();
   for (int64_t i = 0; i < in.numel(); ++i) {
-    const float z = from[i] - shape.shift, e = std::exp(z);
-    to[i] = softplus(z, e) - 0.08f * from[i] - shape.offset;
-    derivative[i] = 0.92f - 1.0f / (1.0f + e);
+    const float z = from[i] - shape.shift, sum = 1.0f + std::exp(z), l = std::log(sum);  // log rather than log1p: so k2 where it wants both
+    to[i] = (std::isinf(l) ? z : l) - 0.08f * from[i] - shape.offset;
+    derivative[i] = 0.92f - 1.0f / sum;
   }
   return {y.to(x.scalar_type()), d.to(x.scalar_type())};
 }
