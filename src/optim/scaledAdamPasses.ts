@@ -1,5 +1,5 @@
 /** ScaledAdam's passes over the memory of all parameters: by our own operators on CPUs, which read everything once, or composed of libtorch's. */
-import { cat, ops, stack, type Tensor } from "../torch/index.ts";
+import { cat, ops, scope, stack, type Tensor } from "../torch/index.ts";
 import type { BatchState, ParameterBatch } from "./parameterBatch.ts";
 
 /** What one step does to the P parameters of all batches. */
@@ -33,10 +33,12 @@ export function gradientSums(batches: readonly ParameterBatch[], gradients: read
   const values = batches.map((batch) => batch.values);
   if (!stacked) return ops.scaledAdamSums(values, gradients.flat());
   const dot = (a: Tensor, b: Tensor): Tensor =>
-    a
-      .mul(b)
-      .view([a.size(0), -1])
-      .sum([1]);
+    scope(() =>
+      a
+        .mul(b)
+        .view([a.size(0), -1])
+        .sum([1]),
+    ); // prettier-ignore
   return cat(
     values.map((v, i) => {
       const g = stacked[i] as Tensor;
@@ -59,20 +61,23 @@ export function updateBatches(batches: readonly ParameterBatch[], gradients: rea
   }
   let first = 0;
   batches.forEach((batch, i) => {
-    const { expAvgSq, delta } = states[i] as BatchState;
     const n = batch.parameters.length;
     const of = (perParameter: Tensor): Tensor => batch.perItem(perParameter.narrow(0, first, n).to({ dtype: batch.values.dtype }));
-    const g = stacked[i] as Tensor;
-    expAvgSq.mul_(beta2).addcmul_(g, g, { value: (1 - beta2) * gradScale * gradScale });
-    const denominator = expAvgSq.div(correction).sqrt_().add_(eps).div_(of(rates));
-    const values = batch.values.clone(); // the reference stacks parameters in every step, and copies them back
-    delta.mul_(beta1).addcdiv_(g, denominator, { value: -1 }).addcmul_(values, of(growths));
-    values.add_(delta);
-    batch.values.copy_(values);
-    if (batch.isScalar) {
-      const limit = of(limits);
-      batch.values.copy_(batch.values.minimum(limit).maximum(limit.neg()));
-    }
+    // What a batch needs is freed before the next one, as the reference does: else all of it is new memory.
+    scope(() => updateComposed(batch, states[i] as BatchState, stacked[i] as Tensor, { ...constants, rates: of(rates), growths: of(growths), limits: of(limits) }));
     first += n;
   });
+}
+
+/** One batch by libtorch's operators; `rates`, `growths` and `limits` are those of its parameters (n, 1, ...). */
+function updateComposed(batch: ParameterBatch, { expAvgSq, delta }: BatchState, g: Tensor, { rates, growths, limits, betas, eps, correction, gradScale }: StepConstants): void {
+  const [beta1, beta2] = betas;
+  expAvgSq.mul_(beta2).addcmul_(g, g, { value: (1 - beta2) * gradScale * gradScale });
+  const root = correction === 1 ? expAvgSq.sqrt() : expAvgSq.div(correction).sqrt_();
+  const denominator = root.add_(eps).div_(rates);
+  const values = batch.values.clone(); // the reference stacks parameters in every step, and copies them back
+  delta.mul_(beta1).addcdiv_(g, denominator, { value: -1 }).addcmul_(values, growths);
+  values.add_(delta);
+  batch.values.copy_(values);
+  if (batch.isScalar) batch.values.copy_(batch.values.minimum(limits).maximum(limits.neg()));
 }
