@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kPairs = 256;     // of a block: its panel of b stays in the first cache
 constexpr int64_t kPairsAmx = 512;
-constexpr int64_t kRowBlock = 224;  // rows that one thread takes at a time
+constexpr int64_t kRowBlock = 224;  // the most rows that one thread takes at a time
 
 constexpr size_t kLine = 64;  // AMX reads rows that cross lines of the cache at an eighth of the speed
 
@@ -103,6 +103,13 @@ Words wordsOf(bool amx, bool transposed, const A* a, int64_t lda, int64_t begin,
   return {to, pairs, 1};
 }
 
+// Rows that a thread takes at a time, of `m`: as many for each thread, in whole tiles.
+int64_t rowsOfBlock(int64_t m, int64_t step) {
+  const auto over = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads(), blocks = over(over(m, kRowBlock), threads) * threads;
+  return over(over(m, blocks), step) * step;
+}
+
 // The tiles of some rows of one panel.
 template <typename C>
 void tiles(bool amx, const Words& a, int64_t rows, const uint32_t* panel, int64_t pairs, Start start, C* c, int64_t ldc, __mmask16 left, __mmask16 right) {
@@ -125,12 +132,12 @@ void gemmNarrow(bool transposeA, int64_t m, const A* a, int64_t lda, const Panel
   if (m == 0 || n == 0) return;
   const bool amx = currentIsa() == Isa::amx;
   const int64_t most = amx ? kPairsAmx : kPairs;
-  const int64_t blocks = (m + kRowBlock - 1) / kRowBlock;
-  at::parallel_for(0, blocks, std::max<int64_t>(1, 2'000'000 / std::max<int64_t>(1, kRowBlock * n * k)), [&](int64_t first, int64_t last) {
+  const int64_t height = rowsOfBlock(m, amx ? kAmxRows : kTileRows), blocks = (m + height - 1) / height;
+  at::parallel_for(0, blocks, std::max<int64_t>(1, 2'000'000 / std::max<int64_t>(1, height * n * k)), [&](int64_t first, int64_t last) {
     std::optional<AmxTiles> registers;
     if (amx) registers.emplace();
     for (int64_t block = first; block < last; ++block) {
-      const int64_t begin = block * kRowBlock, rows = std::min(kRowBlock, m - begin);
+      const int64_t begin = block * height, rows = std::min(height, m - begin);
       const Words words = wordsOf(amx, transposeA, a, lda, begin, rows, k);
       // Between blocks of k sums are in float: in c itself where it is.
       C* const out = c + begin * ldc;
