@@ -2,6 +2,7 @@
 // attend: their products with values. Matrices are taken as they lie in memory; scores exist once, as the weights that they become.
 // Under autocast weights are kept in bfloat16; sums and products are in float.
 #include "torch/composed/composed.h"
+#include "torch/ops/columnSums.h"
 #include "torch/ops/gemm.h"
 #include "torch/ops/lanes.h"
 
@@ -228,7 +229,7 @@ struct Weights : torch::autograd::Function<Weights> {
     });
     });
     Tensor dencoding;
-    if (positions) dencoding = dencodings.sum({0}).view({heads * p.dim, offsets}).t().reshape(saved[3].sizes());
+    if (positions) dencoding = sumOfParts(dencodings).view({heads * p.dim, offsets}).t().reshape(saved[3].sizes());
     return {dquery, dkey, dposition, dencoding, {}, {}};
   }
 };

@@ -1,7 +1,7 @@
 // bypass: input + (output - input) * scale, for frames (T, N, C) and a scale (C) or (N, C): one pass forward, one backward. Every frame of output stands
 // for `repeat` frames of input, the last for what is left: they are not laid out.
 #include "torch/composed/composed.h"
-#include "torch/ops/simd.h"
+#include "torch/ops/columnSums.h"
 
 #include <vector>
 
@@ -74,7 +74,7 @@ struct Bypass : torch::autograd::Function<Bypass> {
           }
         });
     });
-    const Tensor sum = dscale.sum({0});
+    const Tensor sum = sumOfParts(dscale);
     return {dinput, doutput, scale.dim() == 2 ? sum : sum.sum({0}), {}};
   }
 };

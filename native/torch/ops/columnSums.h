@@ -1,4 +1,4 @@
-// Sums over the rows of a matrix.
+// Sums over the rows of a matrix, and of what threads summed by parts.
 #pragma once
 #include "torch/ops/common.h"
 #include "torch/ops/simd.h"
@@ -51,6 +51,34 @@ inline Tensor columnSums(const Tensor& x) {
   else
     sumColumns(in.data_ptr<c10::BFloat16>(), x.size(0), x.size(1), out.data_ptr<float>());
   return out;
+}
+
+// What threads summed by parts (parts, ...), in order.
+inline Tensor sumOfParts(const Tensor& parts) {
+  const int64_t count = parts.size(0);
+  if (count == 1) return parts.squeeze(0);
+  if (count == 0 || !parts.is_cpu() || parts.scalar_type() != at::kFloat || !parts.is_contiguous()) return parts.sum({0});
+  Tensor sum = at::empty(parts.sizes().slice(1), parts.options().requires_grad(false));
+  const int64_t size = sum.numel();
+  const float* from = parts.data_ptr<float>();
+  float* to = sum.data_ptr<float>();
+  at::parallel_for(0, size, kGrain, [=](int64_t begin, int64_t end) {
+    constexpr int64_t kBlock = 2048;  // stays in the first cache while all parts are added
+    vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+      for (int64_t first = begin; first < end; first += kBlock) {
+        const int64_t n = std::min(kBlock, end - first);
+        float* __restrict s = to + first;
+        for (int64_t part = 0; part < count; ++part) {
+          const float* __restrict p = from + part * size + first;
+          if (part == 0)
+            for (int64_t i = 0; i < n; ++i) s[i] = p[i];
+          else
+            for (int64_t i = 0; i < n; ++i) s[i] += p[i];
+        }
+      }
+    });
+  });
+  return sum;
 }
 
 }  // namespace serac

@@ -122,7 +122,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
             scatter(s, patches.data(), begin, end, to + n * planeSize);
           }
     });
-    const Tensor dweight = dw.sum({0}).view(w.sizes()).permute({0, 3, 1, 2});
+    const Tensor dweight = sumOfParts(dw).view(w.sizes()).permute({0, 3, 1, 2});
     return {down ? dx.permute({0, 3, 1, 2}) : Tensor(), dweight, ctx->saved_data["bias"].toBool() ? columnSums(grad.view({-1, s.out})) : Tensor(), {}, {}, {}};
   }
 };

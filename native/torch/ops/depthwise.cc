@@ -3,6 +3,7 @@
 #include "torch/ops/depthwise.h"
 
 #include "torch/composed/composed.h"
+#include "torch/ops/columnSums.h"
 #include "torch/ops/depthwiseConv.h"
 
 namespace serac {
@@ -79,7 +80,7 @@ std::array<Tensor, 3> depthwiseGradients(const Tensor& x, const Tensor& weight, 
   } else if (dx.defined()) {
     dx.zero_();
   }
-  return {dx, dweight.sum({0}).view(weight.sizes()), dbias.sum({0})};
+  return {dx, sumOfParts(dweight).view(weight.sizes()), sumOfParts(dbias)};
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // downsample: the weighted sum of every `factor` frames of x (T, N, C), the last frame repeated where a group is not full. factor = numel(weights).
 #include "torch/composed/composed.h"
-#include "torch/ops/simd.h"
+#include "torch/ops/columnSums.h"
 
 namespace serac {
 namespace {
@@ -60,7 +60,7 @@ struct Downsample : torch::autograd::Function<Downsample> {
           }
       });
     });
-    return {dx, dweights.sum({0})};
+    return {dx, sumOfParts(dweights)};
   }
 };
 

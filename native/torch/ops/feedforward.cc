@@ -78,18 +78,19 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     const Tensor lines = saved[5].defined() ? saved[5] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), options);
     const Tiles tiles(in.size(0), kTileRows);
-    Tensor dw1 = at::zeros({tiles.parts, hidden, channels}, options), dw2 = at::zeros({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
+    Tensor dw1 = at::empty({tiles.parts, hidden, channels}, options), dw2 = at::empty({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
     const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>(), *a = lines.data_ptr<float>(), *b = a + hidden;
     float *to = dx.data_ptr<float>(), *dtaps1 = dw1.data_ptr<float>(), *dtaps2 = dw2.data_ptr<float>(), *dbias = db1.data_ptr<float>();
     tiles.forEach([&](int64_t part, const Tiles::Slice& mine) {
       const Scratch h(kTileRows * hidden), dh(kTileRows * hidden);
       for (const auto [begin, rows] : mine) {
+        const float more = begin > mine.front().begin ? 1.0f : 0.0f;  // the first tile's gradients of the weights are written, others' added
         const float *xt = from + begin * channels, *g = up + begin * out;
         layers.hide(xt, rows, h.data());
         gemm(false, false, rows, hidden, out, g, out, layers.w2, hidden, 0.0f, dh.data(), hidden);
         activateBackward(h.data(), dh.data(), h.data(), dh.data(), dbias + part * hidden, begin, rows, hidden, a, b, kept);
-        gemm(true, false, out, hidden, rows, g, out, h.data(), hidden, 1.0f, dtaps2 + part * out * hidden, hidden);
-        gemm(true, false, hidden, channels, rows, dh.data(), hidden, xt, channels, 1.0f, dtaps1 + part * hidden * channels, channels);
+        gemm(true, false, out, hidden, rows, g, out, h.data(), hidden, more, dtaps2 + part * out * hidden, hidden);
+        gemm(true, false, hidden, channels, rows, dh.data(), hidden, xt, channels, more, dtaps1 + part * hidden * channels, channels);
         gemm(false, false, rows, channels, hidden, dh.data(), hidden, layers.w1, channels, 0.0f, to + begin * channels, channels);
       }
     });

@@ -41,8 +41,6 @@ struct Tiles {
   }
 };
 
-inline Tensor sumOfParts(const Tensor& parts) { return parts.size(0) == 1 ? parts.squeeze(0) : parts.sum({0}); }
-
 // What dropout leaves of the hidden values: (utterances, hidden), for rows of frames of utterances; null for everything.
 struct Kept {
   const float* data;

@@ -66,7 +66,7 @@ struct FeedforwardNarrow : torch::autograd::Function<FeedforwardNarrow> {
     const Tensor lines = saved[4].defined() ? saved[4] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), in.options().requires_grad(false));
     const Tiles tiles(in.size(0), kTileRows);
-    Tensor dw1 = at::zeros({tiles.parts, hidden, channels}, options), dw2 = at::zeros({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
+    Tensor dw1 = at::empty({tiles.parts, hidden, channels}, options), dw2 = at::empty({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
     const Packed first(false, channels, hidden, w1.data_ptr<float>(), channels), second(false, hidden, out, w2.data_ptr<float>(), hidden);
     const Narrow *up = grad.data_ptr<Narrow>(), *all = h.data_ptr<Narrow>();
     const float *a = lines.data_ptr<float>(), *b = a + hidden;
@@ -78,11 +78,12 @@ struct FeedforwardNarrow : torch::autograd::Function<FeedforwardNarrow> {
         const Scratch wide(kTileRows * hidden);
         const ScratchNarrow active(kTileRows * hidden), dh(kTileRows * hidden);
         for (const auto [begin, rows] : mine) {
+          const bool more = begin > mine.front().begin;  // the first tile's gradients of the weights are written, others' added
           const Narrow* g = up + begin * out;
           gemmNarrow<Narrow, float>(false, rows, g, out, second.panels, nullptr, false, wide.data(), hidden);
           activateBackward(all + begin * hidden, wide.data(), active.data(), dh.data(), dbias + part * hidden, begin, rows, hidden, a, b, kept);
-          gemmNarrow<Narrow, Narrow, float>(true, false, out, hidden, rows, g, out, active.data(), hidden, nullptr, true, dtaps2 + part * out * hidden, hidden);
-          gemmNarrow<Narrow, X, float>(true, false, hidden, channels, rows, dh.data(), hidden, from + begin * channels, channels, nullptr, true, dtaps1 + part * hidden * channels, channels);
+          gemmNarrow<Narrow, Narrow, float>(true, false, out, hidden, rows, g, out, active.data(), hidden, nullptr, more, dtaps2 + part * out * hidden, hidden);
+          gemmNarrow<Narrow, X, float>(true, false, hidden, channels, rows, dh.data(), hidden, from + begin * channels, channels, nullptr, more, dtaps1 + part * hidden * channels, channels);
           gemmNarrow<Narrow, X>(false, rows, dh.data(), hidden, first.panels, nullptr, false, to + begin * channels, channels);
         }
       });

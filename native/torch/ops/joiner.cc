@@ -1,6 +1,7 @@
 // joiner_log_probs: what pick_log_probs finds of the logits W tanh(am + lm) + b at the cells of the lattice that pruning kept. Logits and one number a
 // row are kept; the sums and their tanh, as many as cells times channels, exist for a tile of rows at a time and are computed again on the way back.
 #include "torch/composed/composed.h"
+#include "torch/ops/columnSums.h"
 #include "torch/ops/gemm.h"
 #include "torch/ops/logProbs.h"
 #include "torch/ops/tanh.h"
@@ -126,8 +127,7 @@ struct JoinerLogProbs : torch::autograd::Function<JoinerLogProbs> {
           cells.hideBackward(begin, rows, z.data(), dz.data(), toAm, toLm + part * lm.numel());
         }
     });
-    const auto total = [](const Tensor& x) { return x.size(0) == 1 ? x.squeeze(0) : x.sum({0}); };
-    return {dam, total(dlm).view(lm.sizes()), {}, total(dweight), total(dbias), {}, {}, {}};
+    return {dam, sumOfParts(dlm).view(lm.sizes()), {}, sumOfParts(dweight), sumOfParts(dbias), {}, {}, {}};
   }
 };
 

@@ -5,6 +5,10 @@
 #include "torch/ops/columnSums.h"
 #include "torch/ops/gemm.h"
 #include "torch/ops/gemmNarrow.h"
+#include "torch/ops/lanes.h"
+
+#include <cmath>
+#include <vector>
 
 namespace serac {
 namespace {
@@ -90,6 +94,54 @@ Tensor timesGroups(const Statistics& s, const Tensor& m) {
   return out;
 }
 
+// By blocks in float and these in double, in one order whatever the threads.
+template <typename T>
+double sumOfSquares(const T* x, int64_t n) {
+  constexpr int64_t kBlock = 4096;
+  std::vector<double> sums(static_cast<size_t>((n + kBlock - 1) / kBlock));
+  at::parallel_for(0, static_cast<int64_t>(sums.size()), kGrain / kBlock, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block)
+      vectorized([=, &sums]<Isa isa>() __attribute__((always_inline)) {
+        const T* from = x + block * kBlock;
+        sums[static_cast<size_t>(block)] = static_cast<double>(sumInLanes(std::min(kBlock, n - block * kBlock), [=](int64_t i) __attribute__((always_inline)) { return load(from[i]) * load(from[i]); }));
+      });
+  });
+  double sum = 0;
+  for (const double s : sums) sum += s;
+  return sum;
+}
+
+// to = g + extra * scale, of n numbers
+template <typename G, typename T>
+void addScaled(const G* g, const float* extra, float scale, T* to, int64_t n) {
+  at::parallel_for(0, n, kGrain, [=](int64_t begin, int64_t end) {
+    vectorized([=]<Isa isa>() __attribute__((always_inline)) {
+      const G* __restrict from = g;
+      T* __restrict out = to;
+      for (int64_t i = begin; i < end; ++i) store(out[i], mulAdd<isa>(extra[i], scale, load(from[i])));
+    });
+  });
+}
+
+// The gradient of x and, beside it, `extra` at `part` of its size; in the type of x.
+Tensor withExtra(const Tensor& x, const Tensor& grad, const Tensor& extra, double part) {
+  const auto scaleOf = [part](double size, double extraSize) { return size * part / (extraSize + kTiny); };
+  if (!isFloatOrNarrow(x) || !isFloatOrNarrow(grad) || extra.scalar_type() != at::kFloat || !extra.is_contiguous()) {
+    const Tensor g = toCompute(grad);
+    return at::add(g, extra, scaleOf(g.norm().item<double>(), extra.norm().item<double>())).to(x.scalar_type());
+  }
+  const Tensor in = grad.contiguous();
+  Tensor out = at::empty(x.sizes(), x.options().requires_grad(false));
+  const float* more = extra.data_ptr<float>();
+  const int64_t n = x.numel();
+  forType(in.scalar_type(), [&]<typename G>(G) {
+    const G* g = in.data_ptr<G>();
+    const auto scale = static_cast<float>(scaleOf(std::sqrt(sumOfSquares(g, n)), std::sqrt(sumOfSquares(more, n))));
+    forType(x.scalar_type(), [&]<typename T>(T) { addScaled(g, more, scale, out.data_ptr<T>(), n); });
+  });
+  return out;
+}
+
 void check(const char* name, const Tensor& x, int64_t groups) {
   checkFloating(name, x);
   TORCH_CHECK(x.dim() > 0, name, ": x is a scalar, its last dimension must be the channels");
@@ -120,9 +172,7 @@ struct Whiten : torch::autograd::Function<Whiten> {
         Tensor inner = s.covariance.clone();
         inner.diagonal(0, 1, 2).sub_(s.b * s.a / a2);
         const Tensor extra = timesGroups(s, inner.mul_(4 / (a2 * x.size(-1)))).view(x.sizes());
-        const Tensor g = toCompute(grads[0]);
-        const double scale = g.norm().item<double>() * ctx->saved_data["grad_scale"].toDouble() / (extra.norm().item<double>() + kTiny);
-        out = at::add(g, extra, scale).to(x.scalar_type());
+        out = withExtra(x, grads[0], extra, ctx->saved_data["grad_scale"].toDouble());
       }
     }
     return {out, {}, {}, {}, {}};
