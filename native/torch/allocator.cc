@@ -50,7 +50,7 @@ class Blocks {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = kept_.lower_bound(n);
     void* block = nullptr;
-    if (found != kept_.end() && found->first <= n + n / 4) {
+    if (found != kept_.end() && found->first <= n + n / 2) {
       block = found->second.back();
       n = found->first;
       found->second.pop_back();
@@ -71,9 +71,9 @@ class Blocks {
   }
 
  private:
-  // Before the system is asked for more: gives back the largest blocks while more lie about than the most ever in use, and a tenth.
+  // Before the system is asked for more: gives back the largest blocks while more lie about than the most ever in use, and a quarter.
   void makeRoom() {
-    while (keptBytes_ > 0 && used_ + keptBytes_ > most_ + most_ / 10) {
+    while (keptBytes_ > 0 && used_ + keptBytes_ > most_ + most_ / 4) {
       const auto last = std::prev(kept_.end());
       munmap(last->second.back(), last->first);
       keptBytes_ -= last->first;

@@ -60,7 +60,7 @@ int64_t pairsOf(int64_t k) { return (k + 31) / 32 * 16; }
 template <typename B>
 void layOut(bool transposed, int64_t n, int64_t k, const B* b, int64_t ldb, uint32_t* packed) {
   const int64_t size = pairsOf(k) * kTileColumns;
-  at::parallel_for(0, panelsOf(n), std::max<int64_t>(1, 32768 / std::max<int64_t>(1, size)), [&](int64_t first, int64_t last) {
+  at::parallel_for(0, panelsOf(n), std::max<int64_t>(1, 8192 / std::max<int64_t>(1, size)), [&](int64_t first, int64_t last) {
     for (int64_t j = first; j < last; ++j) {
       uint32_t* const panel = packed + j * size;
       const int64_t columns = std::min(kTileColumns, n - j * kTileColumns);

@@ -31,8 +31,14 @@ void covarianceNarrow(const Statistics& s, int64_t groups) {
   using Narrow = c10::BFloat16;
   const int64_t rows = s.x.size(0), channels = s.x.size(1), width = channels / groups;
   const Narrow* x = s.x.data_ptr<Narrow>();
-  for (int64_t g = 0; g < groups; ++g)
-    gemmNarrow<Narrow, Narrow, float>(true, false, width, width, rows, x + g * width, channels, x + g * width, channels, nullptr, false, s.covariance.data_ptr<float>() + g * width * width, width);
+  float* const to = s.covariance.data_ptr<float>();
+  const auto product = [=](int64_t g) { gemmNarrow<Narrow, Narrow, float>(true, false, width, width, rows, x + g * width, channels, x + g * width, channels, nullptr, false, to + g * width * width, width); };
+  if (groups == 1)
+    product(0);
+  else  // each too small to be divided
+    at::parallel_for(0, groups, 1, [&](int64_t first, int64_t last) {
+      for (int64_t g = first; g < last; ++g) product(g);
+    });
   const Tensor mean = s.mean.view({groups, width});
   Tensor(s.covariance).sub_(mean.unsqueeze(2) * mean.unsqueeze(1), static_cast<double>(rows));
 }
