@@ -66,7 +66,12 @@ struct FeedforwardNarrow : torch::autograd::Function<FeedforwardNarrow> {
     const Tensor lines = saved[4].defined() ? saved[4] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), in.options().requires_grad(false));
     const Tiles tiles(in.size(0), kTileRows);
-    Tensor dw1 = at::empty({tiles.parts, hidden, channels}, options), dw2 = at::empty({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
+    // Where weights are large beside x, their gradients are products of all rows at once: parts, one a thread, would take longer to add up.
+    const int64_t rowCount = in.size(0);
+    const bool whole = tiles.parts > 1 && rowCount < tiles.parts * channels;
+    const int64_t parts = whole ? 1 : tiles.parts, allSize = whole ? rowCount * hidden : 0;
+    const ScratchNarrow allActive(allSize), allDh(allSize);
+    Tensor dw1 = at::empty({parts, hidden, channels}, options), dw2 = at::empty({parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
     const Packed first(false, channels, hidden, w1.data_ptr<float>(), channels), second(false, hidden, out, w2.data_ptr<float>(), hidden);
     const Narrow *up = grad.data_ptr<Narrow>(), *all = h.data_ptr<Narrow>();
     const float *a = lines.data_ptr<float>(), *b = a + hidden;
@@ -76,17 +81,23 @@ struct FeedforwardNarrow : torch::autograd::Function<FeedforwardNarrow> {
       X* to = dx.data_ptr<X>();
       tiles.forEach([&](int64_t part, const Tiles::Slice& mine) {
         const Scratch wide(kTileRows * hidden);
-        const ScratchNarrow active(kTileRows * hidden), dh(kTileRows * hidden);
+        const int64_t roomSize = whole ? 0 : kTileRows * hidden;
+        const ScratchNarrow activeRoom(roomSize), dhRoom(roomSize);
         for (const auto [begin, rows] : mine) {
+          Narrow *const active = whole ? allActive.data() + begin * hidden : activeRoom.data(), *const dh = whole ? allDh.data() + begin * hidden : dhRoom.data();
           const bool more = begin > mine.front().begin;  // the first tile's gradients of the weights are written, others' added
           const Narrow* g = up + begin * out;
           gemmNarrow<Narrow, float>(false, rows, g, out, second.panels, nullptr, false, wide.data(), hidden);
-          activateBackward(all + begin * hidden, wide.data(), active.data(), dh.data(), dbias + part * hidden, begin, rows, hidden, a, b, kept);
-          gemmNarrow<Narrow, Narrow, float>(true, false, out, hidden, rows, g, out, active.data(), hidden, nullptr, more, dtaps2 + part * out * hidden, hidden);
-          gemmNarrow<Narrow, X, float>(true, false, hidden, channels, rows, dh.data(), hidden, from + begin * channels, channels, nullptr, more, dtaps1 + part * hidden * channels, channels);
-          gemmNarrow<Narrow, X>(false, rows, dh.data(), hidden, first.panels, nullptr, false, to + begin * channels, channels);
+          activateBackward(all + begin * hidden, wide.data(), active, dh, dbias + part * hidden, begin, rows, hidden, a, b, kept);
+          gemmNarrow<Narrow, X>(false, rows, dh, hidden, first.panels, nullptr, false, to + begin * channels, channels);
+          if (whole) continue;
+          gemmNarrow<Narrow, Narrow, float>(true, false, out, hidden, rows, g, out, active, hidden, nullptr, more, dtaps2 + part * out * hidden, hidden);
+          gemmNarrow<Narrow, X, float>(true, false, hidden, channels, rows, dh, hidden, from + begin * channels, channels, nullptr, more, dtaps1 + part * hidden * channels, channels);
         }
       });
+      if (!whole) return;
+      gemmNarrow<Narrow, Narrow, float>(true, false, out, hidden, rowCount, up, out, allActive.data(), hidden, nullptr, false, dtaps2, hidden);
+      gemmNarrow<Narrow, X, float>(true, false, hidden, channels, rowCount, allDh.data(), hidden, from, channels, nullptr, false, dtaps1, channels);
     });
     return {dx, sumOfParts(dw1), sumOfParts(db1), sumOfParts(dw2), columnSums(grad), {}, {}};
   }

@@ -118,7 +118,7 @@ export const cases: Record<string, Case[]> = {
     },
     {
       call: (x, w, b, v, c) => ops.feedforward(x, w, b, v, c, range, 0.3, new Generator(4)), // the same mask both ways
-      shapes: ["99x3x4 33x4 33 5x33 5", "157x3x19 67x19 67 19x67 19"],
+      shapes: ["99x3x4 33x4 33 5x33 5", "157x3x19 67x19 67 19x67 19", "23x3x40 67x40 67 33x67 33"],
       empty: ["0x3x4 33x4 33 5x33 5"],
     },
   ],
