@@ -37,7 +37,7 @@ export interface LibtorchDescription {
   config: string;
   parallel: string;
   threads: number;
-  /** Whose products of float matrices serac's operators use: "oneDNN", "BLAS", or "" for libtorch's. */
+  /** Whose products of float matrices serac's operators use: "oneDNN", "BLAS" ("AMX and oneDNN" where AMX multiplies what is large), or "" for libtorch's. */
   products: string;
   /** The instructions that serac's kernels use, one of `isas()`. */
   isa: string;

@@ -22,6 +22,18 @@ struct Frames {
     frame = std::max<int64_t>(owner.stride(0), dim), utterance = owner.stride(1);
   }
   float* at(int64_t index) const { return data + index % batch * utterance + index / batch * dim; }  // of head index / batch
+
+  // A matrix to and from memory without holes: where it lies its rows may be powers of two apart, and fight for the same lines of the cache.
+  int64_t size() const { return frames * dim; }
+  const float* gather(int64_t index, float* to) const {
+    const float* const from = at(index);
+    for (int64_t t = 0; t < frames; ++t) std::copy_n(from + t * frame, dim, to + t * dim);
+    return to;
+  }
+  void scatter(int64_t index, const float* from) const {
+    float* const to = at(index);
+    for (int64_t t = 0; t < frames; ++t) std::copy_n(from + t * dim, dim, to + t * frame);
+  }
 };
 
 // exp(v) for v <= 0, and exactly 0 for what is so small that it does not count.
@@ -152,13 +164,14 @@ struct Weights : torch::autograd::Function<Weights> {
     forType(o.dtype, [&]<typename T>(T) {
     T* const out = weights.data_ptr<T>();
     at::parallel_for(0, matrices, 1, [&](int64_t first, int64_t last) {
-      const Scratch scratch(isFloatType<T> ? 0 : kTargets * frames);
-      for (int64_t i = first; i < last; ++i)
+      const Scratch scratch(isFloatType<T> ? 0 : kTargets * frames), matrix(q.size() + k.size());
+      for (int64_t i = first; i < last; ++i) {
+        const float *const queries = q.gather(i, matrix.data()), *const keys = k.gather(i, matrix.data() + q.size());
         for (int64_t begin = 0; begin < frames; begin += kTargets) {
           const int64_t rows = std::min(kTargets, frames - begin), at = (i * frames + begin) * frames;
           float* scores = scratch.data();
           if constexpr (isFloatType<T>) scores = out + at;
-          gemm(false, true, rows, frames, q.dim, q.at(i) + begin * q.frame, q.frame, k.at(i), k.frame, 0.0f, scores, frames);
+          gemm(false, true, rows, frames, q.dim, queries + begin * q.dim, q.dim, keys, k.dim, 0.0f, scores, frames);
           for (int64_t r = 0; r < rows; ++r) {
             const int64_t t = begin + r;
             float* const row = scores + r * frames;
@@ -169,6 +182,7 @@ struct Weights : torch::autograd::Function<Weights> {
           }
           if constexpr (!isFloatType<T>) narrow(scores, out + at, rows * frames);
         }
+      }
     });
     });
     return {weights, signs};
@@ -209,7 +223,7 @@ struct Weights : torch::autograd::Function<Weights> {
     forType(weights.scalar_type(), [&]<typename T>(T) {
     const T *a = weights.data_ptr<T>(), *da = dweights.data_ptr<T>(), *da0 = dfirst.defined() ? dfirst.data_ptr<T>() : nullptr;
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
-      const Scratch scores(frames * frames);
+      const Scratch scores(frames * frames), matrix(2 * q.size());
       for (int64_t part = first; part < last; ++part)
         for (int64_t i = matrices * part / parts; i < matrices * (part + 1) / parts; ++i) {
           const int64_t head = i / q.batch, at = i * frames * frames;
@@ -223,8 +237,11 @@ struct Weights : torch::autograd::Function<Weights> {
               positionsBackward(row, frames, p.at(i) + t * p.frame, e + begin, dp.at(i) + t * dp.frame, de + part * heads * p.dim * offsets + begin, p.dim, offsets);
             }
           }
-          gemm(false, false, frames, q.dim, frames, scores.data(), frames, k.at(i), k.frame, 0.0f, dq.at(i), dq.frame);
-          gemm(true, false, frames, q.dim, frames, scores.data(), frames, q.at(i), q.frame, 0.0f, dk.at(i), dk.frame);
+          float* const product = matrix.data() + q.size();
+          gemm(false, false, frames, q.dim, frames, scores.data(), frames, k.gather(i, matrix.data()), k.dim, 0.0f, product, q.dim);
+          dq.scatter(i, product);
+          gemm(true, false, frames, q.dim, frames, scores.data(), frames, q.gather(i, matrix.data()), q.dim, 0.0f, product, k.dim);
+          dk.scatter(i, product);
         }
     });
     });
@@ -282,10 +299,12 @@ struct Attend : torch::autograd::Function<Attend> {
     const Frames v(values, heads), out(y, heads);
     forType(w.scalar_type(), [&]<typename T>(T) {
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-        const Scratch scratch(isFloatType<T> ? 0 : targets * sources);
+        const Scratch scratch(isFloatType<T> ? 0 : targets * sources), matrix(v.size() + out.size());
         for (int64_t i = first; i < last; ++i) {
           const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
-          gemm(false, false, targets, v.dim, sources, a, ld, v.at(i), v.frame, 0.0f, out.at(i), out.frame);
+          float* const product = matrix.data() + v.size();
+          gemm(false, false, targets, v.dim, sources, a, ld, v.gather(i, matrix.data()), v.dim, 0.0f, product, v.dim);
+          out.scatter(i, product);
         }
       });
     });
@@ -309,14 +328,17 @@ struct Attend : torch::autograd::Function<Attend> {
     forType(w.scalar_type(), [&]<typename T>(T) {
       T* const da = dweights.defined() ? dweights.data_ptr<T>() : nullptr;
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-        const Scratch scratch(isFloatType<T> ? 0 : targets * sources);
+        const Scratch scratch(isFloatType<T> ? 0 : targets * sources), matrix(g.size() + v.size());
         for (int64_t i = first; i < last; ++i) {
           const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
-          gemm(true, false, sources, v.dim, targets, a, ld, g.at(i), g.frame, 0.0f, dv.at(i), dv.frame);
+          const float* const grad = g.gather(i, matrix.data());
+          float* const value = matrix.data() + g.size();
+          gemm(true, false, sources, v.dim, targets, a, ld, grad, v.dim, 0.0f, value, v.dim);
+          dv.scatter(i, value);
           if (!da) continue;
           float* to = scratch.data();  // the weights are no longer needed
           if constexpr (isFloatType<T>) to = da + i * targets * sources;
-          gemm(false, true, targets, sources, v.dim, g.at(i), g.frame, v.at(i), v.frame, 0.0f, to, sources);
+          gemm(false, true, targets, sources, v.dim, grad, v.dim, v.gather(i, value), v.dim, 0.0f, to, sources);
           if constexpr (!isFloatType<T>) narrow(to, da + i * targets * sources, targets * sources);
         }
       });

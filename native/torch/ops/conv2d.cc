@@ -67,7 +67,8 @@ struct Convolution : torch::autograd::Function<Convolution> {
   static Tensor value(const Tensor& x, const Tensor& weight, const Optional<Tensor>& bias, const Shape& s, bool narrow) {
     const Tensor in = channelsLast(x), w = channelsLast(weight), b = bias.has_value() ? bias->contiguous() : Tensor();
     Tensor y = at::empty({s.batch, s.outHeight(), s.outWidth(), s.out}, in.options().requires_grad(false));
-    const float *from = in.data_ptr<float>(), *taps = w.data_ptr<float>(), *start = b.defined() ? b.data_ptr<float>() : nullptr;
+    const float *from = in.data_ptr<float>(), *start = b.defined() ? b.data_ptr<float>() : nullptr;
+    const Factor kernels(narrow, true, s.out, s.patch(), w.data_ptr<float>(), s.patch());
     float* to = y.data_ptr<float>();
     const int64_t tile = s.tile(), tiles = (s.outHeight() + tile - 1) / tile, rowSize = s.outWidth() * s.out;
     at::parallel_for(0, s.batch * tiles, 1, [&](int64_t first, int64_t last) {
@@ -76,9 +77,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
         const int64_t n = i / tiles, begin = i % tiles * tile, end = std::min(begin + tile, s.outHeight()), rows = (end - begin) * s.outWidth();
         gather(s, from + n * s.height * s.width * s.channels, begin, end, patches.data());
         float* out = to + (n * s.outHeight() + begin) * rowSize;
-        if (start)
-          for (int64_t r = 0; r < rows; ++r) std::memcpy(out + r * s.out, start, sizeof(float) * static_cast<size_t>(s.out));
-        gemm(narrow, false, true, rows, s.out, s.patch(), patches.data(), s.patch(), taps, s.patch(), start ? 1.0f : 0.0f, out, s.out);
+        gemm(false, rows, patches.data(), s.patch(), kernels, start, false, out, s.out);
       }
     });
     return y.permute({0, 3, 1, 2});
@@ -105,7 +104,8 @@ struct Convolution : torch::autograd::Function<Convolution> {
     // One part of the examples a thread; each has its own gradient of the weights, and they are added in order.
     const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), s.batch));
     Tensor dw = at::zeros({parts, s.out, s.patch()}, w.options().requires_grad(false));
-    const float *from = in.data_ptr<float>(), *taps = w.data_ptr<float>(), *up = grad.data_ptr<float>();
+    const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>();
+    const Factor kernels(narrow, false, s.patch(), s.out, w.data_ptr<float>(), s.patch());
     float *to = down ? dx.data_ptr<float>() : nullptr, *dtaps = dw.data_ptr<float>();
     const int64_t tile = s.tile(), rowSize = s.outWidth() * s.out, planeSize = s.height * s.width * s.channels;
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
@@ -118,7 +118,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
             gather(s, from + n * planeSize, begin, end, patches.data());
             gemm(narrow, true, false, s.out, s.patch(), rows, g, s.out, patches.data(), s.patch(), 1.0f, dtaps + part * s.out * s.patch(), s.patch());
             if (!down) continue;
-            gemm(narrow, false, false, rows, s.patch(), s.out, g, s.out, taps, s.patch(), 0.0f, patches.data(), s.patch());
+            gemm(false, rows, g, s.out, kernels, nullptr, false, patches.data(), s.patch());
             scatter(s, patches.data(), begin, end, to + n * planeSize);
           }
     });

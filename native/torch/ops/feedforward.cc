@@ -6,54 +6,44 @@
 
 #include "torch/ops/columnSums.h"
 #include "torch/ops/gemm.h"
-#include "torch/ops/gemmNarrow.h"
-
-#include <cstring>
+#include "torch/ops/isa.h"
 
 namespace serac {
 namespace {
 
-constexpr int64_t kTileRows = 448;  // gradients of the weights are added to once a tile
+// Hidden values of so many rows stay in the second cache. Gradients of the weights are added to once a tile, which takes its time where weights are not laid
+// out for all tiles.
+int64_t tileRows() { return currentIsa() == Isa::amx ? 128 : 448; }
 
-void fillRows(float* to, int64_t rows, const float* row, int64_t columns) {
-  for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * columns, row, sizeof(float) * static_cast<size_t>(columns));
-}
-
-// Weights and sizes. Biases are always there.
-struct Layers {
-  const float *w1, *b1, *w2, *b2;
-  int64_t channels, hidden, out;
-  Layers(const Tensor& first, const Tensor& bias1, const Tensor& second, const Tensor& bias2)
-      : w1(first.data_ptr<float>()), b1(bias1.data_ptr<float>()), w2(second.data_ptr<float>()), b2(bias2.data_ptr<float>()), channels(first.size(1)), hidden(first.size(0)), out(second.size(0)) {}
-  // h (rows, hidden) of x (rows, channels)
-  void hide(const float* x, int64_t rows, float* h) const {
-    fillRows(h, rows, b1, hidden);
-    gemm(false, true, rows, hidden, channels, x, channels, w1, channels, 1.0f, h, hidden);
-  }
+// y = x W^T + b for rows of x. The bias is always there.
+struct Layer {
+  const float *weight, *bias;
+  int64_t in, out;
+  Factor forwards;
+  Layer(const Tensor& w, const Tensor& b) : weight(w.data_ptr<float>()), bias(b.data_ptr<float>()), in(w.size(1)), out(w.size(0)), forwards(false, true, out, in, weight, in) {}
+  void apply(const float* x, int64_t rows, float* y) const { gemm(false, rows, x, in, forwards, bias, false, y, out); }
 };
 
 // x (rows, C) to (rows, out); `kept` (utterances, hidden) may be undefined.
 struct Feedforward : torch::autograd::Function<Feedforward> {
   // y, and the balancer's lines (2, hidden) where `range` has five numbers.
   static std::pair<Tensor, Tensor> value(const Tensor& in, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& drop, const std::vector<double>& range) {
-    const Layers layers(w1, b1, w2, b2);
-    const int64_t places = in.size(0), hidden = layers.hidden;
+    const Layer first(w1, b1), second(w2, b2);
+    const int64_t places = in.size(0), hidden = first.out;
     const Kept kept(drop);
-    Tensor y = at::empty({places, layers.out}, in.options().requires_grad(false));
+    Tensor y = at::empty({places, second.out}, in.options().requires_grad(false));
     const float* from = in.data_ptr<float>();
     float* to = y.data_ptr<float>();
-    const Tiles tiles(places, kTileRows);
+    const Tiles tiles(places, tileRows());
     HiddenSums sums(hidden, tiles.parts, range);
-    if (sums.wanted()) layers.hide(from, 1, sums.pivot.data());
+    if (sums.wanted()) first.apply(from, 1, sums.pivot.data());
     tiles.forEach([&](int64_t part, const Tiles::Slice& mine) {
-      const Scratch h(kTileRows * hidden);
+      const Scratch h(tiles.size * hidden);
       for (const auto [begin, rows] : mine) {
-        layers.hide(from + begin * layers.channels, rows, h.data());
+        first.apply(from + begin * first.in, rows, h.data());
         if (sums.wanted()) sums.add(part, h.data(), rows);
         activate(h.data(), h.data(), begin, rows, hidden, kept);
-        float* out = to + begin * layers.out;
-        fillRows(out, rows, layers.b2, layers.out);
-        gemm(false, true, rows, layers.out, hidden, h.data(), hidden, layers.w2, hidden, 1.0f, out, layers.out);
+        second.apply(h.data(), rows, to + begin * second.out);
       }
     });
     return {y, sums.lines(places, y.options())};
@@ -62,36 +52,37 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Optional<Tensor>& kept, std::vector<double> range) {
     const Tensor drop = kept.has_value() ? *kept : Tensor();
     auto [y, lines] = value(x, w1, b1, w2, b2, drop, range);
-    ctx->save_for_backward({x, w1, b1, w2, b2, lines, drop});
+    ctx->save_for_backward({x, w1, b1, w2, lines, drop});
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const NoAutocast noAutocast;
     const auto saved = ctx->get_saved_variables();
-    const Tensor &in = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3], &b2 = saved[4];
+    const Tensor &in = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3];
     const Tensor grad = grads[0].contiguous();
-    const Kept kept(saved[6]);
-    const Layers layers(w1, b1, w2, b2);
-    const int64_t channels = layers.channels, hidden = layers.hidden, out = layers.out;
+    const Kept kept(saved[5]);
+    const Layer first(w1, b1);
+    const int64_t channels = first.in, hidden = first.out, out = w2.size(0);
+    const Factor back1(false, false, channels, hidden, first.weight, channels), back2(false, false, hidden, out, w2.data_ptr<float>(), hidden);
     const auto options = in.options().requires_grad(false);
-    const Tensor lines = saved[5].defined() ? saved[5] : at::zeros({2, hidden}, options);
+    const Tensor lines = saved[4].defined() ? saved[4] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), options);
-    const Tiles tiles(in.size(0), kTileRows);
+    const Tiles tiles(in.size(0), tileRows());
     Tensor dw1 = at::empty({tiles.parts, hidden, channels}, options), dw2 = at::empty({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
     const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>(), *a = lines.data_ptr<float>(), *b = a + hidden;
     float *to = dx.data_ptr<float>(), *dtaps1 = dw1.data_ptr<float>(), *dtaps2 = dw2.data_ptr<float>(), *dbias = db1.data_ptr<float>();
     tiles.forEach([&](int64_t part, const Tiles::Slice& mine) {
-      const Scratch h(kTileRows * hidden), dh(kTileRows * hidden);
+      const Scratch h(tiles.size * hidden), dh(tiles.size * hidden);
       for (const auto [begin, rows] : mine) {
         const float more = begin > mine.front().begin ? 1.0f : 0.0f;  // the first tile's gradients of the weights are written, others' added
         const float *xt = from + begin * channels, *g = up + begin * out;
-        layers.hide(xt, rows, h.data());
-        gemm(false, false, rows, hidden, out, g, out, layers.w2, hidden, 0.0f, dh.data(), hidden);
+        first.apply(xt, rows, h.data());
+        gemm(false, rows, g, out, back2, nullptr, false, dh.data(), hidden);
         activateBackward(h.data(), dh.data(), h.data(), dh.data(), dbias + part * hidden, begin, rows, hidden, a, b, kept);
         gemm(true, false, out, hidden, rows, g, out, h.data(), hidden, more, dtaps2 + part * out * hidden, hidden);
         gemm(true, false, hidden, channels, rows, dh.data(), hidden, xt, channels, more, dtaps1 + part * hidden * channels, channels);
-        gemm(false, false, rows, channels, hidden, dh.data(), hidden, layers.w1, channels, 0.0f, to + begin * channels, channels);
+        gemm(false, rows, dh.data(), hidden, back1, nullptr, false, to + begin * channels, channels);
       }
     });
     return {dx, sumOfParts(dw1), sumOfParts(db1), sumOfParts(dw2), columnSums(grad), {}, {}};

@@ -1,13 +1,15 @@
-// oneDNN compiles its product for the CPU it runs on; an old OpenBLAS knows new CPUs not at all, and multiplies half as fast there. Both are
-// libtorch's own dependencies where it is linked to them; a libtorch that has them inside shows neither, and is asked itself.
+// Larger products are those of gemmSplit.h on CPUs with AMX. Elsewhere oneDNN compiles its product for the CPU it runs on; an old OpenBLAS knows new CPUs
+// not at all, and multiplies half as fast there. Both are libtorch's own dependencies where it is linked to them; a libtorch that has them inside shows
+// neither, and is asked itself.
 #include "torch/ops/gemm.h"
 
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <limits>
 
-#include "torch/ops/gemmNarrow.h"
+#include "torch/ops/isa.h"
 
 namespace serac {
 namespace {
@@ -38,10 +40,14 @@ const Found& found() {
 }  // namespace
 
 bool hasGemm() { return found().dnnl != nullptr || found().blas != nullptr; }
-std::string gemmName() { return found().dnnl ? "oneDNN" : found().blas ? "BLAS" : ""; }
+std::string gemmName() {
+  const std::string library = found().dnnl ? "oneDNN" : found().blas ? "BLAS" : "";
+  return library.empty() || currentIsa() != Isa::amx ? library : "AMX and " + library;
+}
 
 void gemm(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
   if (m == 0 || n == 0) return;
+  if ((beta == 0 || beta == 1) && paysGemmSplit(m, n, k)) return gemmSplit(transposeA, transposeB, m, n, k, a, lda, b, ldb, beta != 0, c, ldc);
   if (found().dnnl) {
     const int status = found().dnnl(transposeA ? 'T' : 'N', transposeB ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
     TORCH_CHECK(status == 0, "oneDNN refused a product of ", m, " x ", k, " and ", k, " x ", n, " (status ", status, ")");
@@ -58,6 +64,22 @@ void gemm(bool narrow, bool transposeA, bool transposeB, int64_t m, int64_t n, i
     gemmNarrow<float, float, float>(transposeA, transposeB, m, n, k, a, lda, b, ldb, nullptr, beta != 0, c, ldc);
   else
     gemm(transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc);
+}
+
+Factor::Factor(bool narrow, bool across, int64_t columns, int64_t terms, const float* b, int64_t ldb) : transposed(across), n(columns), k(terms), data(b), ld(ldb) {
+  if (narrow && hasGemmNarrow())
+    packed.emplace(transposed, n, k, data, ld);
+  else if (paysGemmSplit(std::numeric_limits<int64_t>::max(), n, k))
+    panels.emplace(transposed, n, k, data, ld);
+}
+
+void gemm(bool transposeA, int64_t m, const float* a, int64_t lda, const Factor& b, const float* start, bool add, float* c, int64_t ldc) {
+  constexpr int64_t kFew = 16;  // rows that fill no tile
+  if (b.packed) return gemmNarrow(transposeA, m, a, lda, b.packed->panels, start, add, c, ldc);
+  if (b.panels && m >= kFew) return gemmSplit(transposeA, m, a, lda, *b.panels, start, add, c, ldc);
+  if (start && !add)
+    for (int64_t row = 0; row < m; ++row) std::copy_n(start, b.n, c + row * ldc);
+  gemm(transposeA, b.transposed, m, b.n, b.k, a, lda, b.data, b.ld, add || start ? 1.0f : 0.0f, c, ldc);
 }
 
 Matrix::Matrix(const at::Tensor& x) : owner(x) {

@@ -5,14 +5,13 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 
 #include "torch/ops/common.h"
 #include "torch/ops/isa.h"
 #include "torch/ops/narrowTileAmx.h"
+#include "torch/ops/room.h"
 
 namespace serac {
 
@@ -24,31 +23,6 @@ constexpr int64_t kPairs = 256;     // of a block: its panel of b stays in the f
 constexpr int64_t kPairsAmx = 512;
 constexpr int64_t kRowBlock = 224;  // the most rows that one thread takes at a time
 
-constexpr size_t kLine = 64;  // AMX reads rows that cross lines of the cache at an eighth of the speed
-
-// Memory that a thread keeps for its next product.
-template <typename T>
-class Room {
- public:
-  T* of(int64_t count) {
-    if (count > size_) {
-      const size_t bytes = (sizeof(T) * static_cast<size_t>(count) + kLine - 1) / kLine * kLine;
-      kept_.reset();
-      kept_.reset(static_cast<T*>(std::aligned_alloc(kLine, bytes)));
-      TORCH_CHECK(kept_, "no memory for ", bytes, " bytes");
-      std::memset(kept_.get(), 0, bytes);
-      size_ = count;
-    }
-    return kept_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(T* data) const { std::free(data); }
-  };
-  std::unique_ptr<T, Free> kept_;
-  int64_t size_ = 0;
-};
 thread_local Room<uint32_t> tPanels, tWords;
 thread_local Room<float> tSums;
 
@@ -118,7 +92,7 @@ void tiles(bool amx, const Words& a, int64_t rows, const uint32_t* panel, int64_
     const int64_t height = std::min(step, rows - r);
     const Start at{start.data ? start.data + r * start.ld : nullptr, start.ld};
     if (amx)
-      tileAmx<C>(a.data + r * a.row, a.row, height, panel, pairs, at, c + r * ldc, ldc, left, right);
+      tileAmx<C>(a.data + r * a.row, a.row, {height, left, right}, panel, pairs, at, c + r * ldc, ldc);
     else
       kTiles<C>[height - 1]({a.data + r * a.row, a.row, a.pair}, panel, pairs, at, c + r * ldc, ldc, left, right);
   }

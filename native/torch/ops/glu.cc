@@ -11,7 +11,7 @@ namespace {
 
 template <Isa isa>
 SERAC_INLINE float sigmoid(float v) {
-  return logisticFrom(expOfNegative<isa>(-__builtin_fabsf(v)), v);
+  return logisticOf<isa>(v, 0.0f);
 }
 
 // Calls f(first row, last row) for ranges of rows of frames.

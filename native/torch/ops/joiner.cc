@@ -6,7 +6,6 @@
 #include "torch/ops/logProbs.h"
 #include "torch/ops/tanh.h"
 
-#include <cstring>
 #include <vector>
 
 namespace serac {
@@ -59,7 +58,8 @@ struct JoinerLogProbs : torch::autograd::Function<JoinerLogProbs> {
     const auto options = am.options().requires_grad(false);
     Tensor logits = at::empty({count, vocabulary}, options), norms = at::empty({count}, options), picked = at::empty(ranges.sizes(), options), blanks = at::empty(ranges.sizes(), options);
     float *x = logits.data_ptr<float>(), *norm = norms.data_ptr<float>(), *to = picked.data_ptr<float>(), *toBlank = blanks.data_ptr<float>();
-    const float *w = weight.data_ptr<float>(), *b = bias.data_ptr<float>();
+    const float* b = bias.data_ptr<float>();
+    const Factor toLogits(narrow, true, vocabulary, channels, weight.data_ptr<float>(), channels);
     const int64_t* ids = symbols.data_ptr<int64_t>();
     at::parallel_for(0, (count + kTileRows - 1) / kTileRows, 1, [&](int64_t first, int64_t last) {
       const Scratch z(kTileRows * channels);
@@ -67,8 +67,7 @@ struct JoinerLogProbs : torch::autograd::Function<JoinerLogProbs> {
         const int64_t begin = tile * kTileRows, rows = std::min(kTileRows, count - begin);
         cells.hide(begin, rows, z.data());
         float* const out = x + begin * vocabulary;
-        for (int64_t r = 0; r < rows; ++r) std::memcpy(out + r * vocabulary, b, sizeof(float) * static_cast<size_t>(vocabulary));
-        gemm(narrow, false, true, rows, vocabulary, channels, z.data(), channels, w, channels, 1.0f, out, vocabulary);
+        gemm(false, rows, z.data(), channels, toLogits, b, false, out, vocabulary);
         vectorized([=]<Isa isa>() __attribute__((always_inline)) {
           for (int64_t r = begin; r < begin + rows; ++r) {
             const float* row = x + r * vocabulary;
@@ -103,7 +102,8 @@ struct JoinerLogProbs : torch::autograd::Function<JoinerLogProbs> {
     const int64_t tiles = (count + tileRows - 1) / tileRows, parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), tiles));
     const auto options = am.options().requires_grad(false);
     Tensor dam = at::zeros(am.sizes(), options), dlm = at::zeros({parts, lm.numel()}, options), dweight = at::zeros({parts, vocabulary, channels}, options), dbias = at::zeros({parts, vocabulary}, options);
-    const float *x = logits.data_ptr<float>(), *norm = norms.data_ptr<float>(), *g = gradPicked.data_ptr<float>(), *gb = gradBlanks.data_ptr<float>(), *w = weight.data_ptr<float>();
+    const float *x = logits.data_ptr<float>(), *norm = norms.data_ptr<float>(), *g = gradPicked.data_ptr<float>(), *gb = gradBlanks.data_ptr<float>();
+    const Factor back(narrow, false, channels, vocabulary, weight.data_ptr<float>(), channels);
     const int64_t* ids = symbols.data_ptr<int64_t>();
     float *toAm = dam.data_ptr<float>(), *toLm = dlm.data_ptr<float>(), *toWeight = dweight.data_ptr<float>(), *toBias = dbias.data_ptr<float>();
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
@@ -123,7 +123,7 @@ struct JoinerLogProbs : torch::autograd::Function<JoinerLogProbs> {
           });
           cells.hide(begin, rows, z.data());
           gemm(narrow, true, false, vocabulary, channels, rows, logitGrads, vocabulary, z.data(), channels, 1.0f, toWeight + part * vocabulary * channels, channels);
-          gemm(narrow, false, false, rows, channels, vocabulary, logitGrads, vocabulary, w, channels, 0.0f, dz.data(), channels);
+          gemm(false, rows, logitGrads, vocabulary, back, nullptr, false, dz.data(), channels);
           cells.hideBackward(begin, rows, z.data(), dz.data(), toAm, toLm + part * lm.numel());
         }
     });

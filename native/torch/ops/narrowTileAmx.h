@@ -31,39 +31,70 @@ class AmxTiles {
 
 inline bool areLines(const void* data, int64_t step) { return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(step)) % 64 == 0; }
 
-// c (rows <= 32, 32 columns) = start + a b. Of a, whole tiles of 16 rows are read, `row` words apart, and whole sixteens of pairs of both: of the words
-// behind `pairs` those of b and of a's rows must be 0, and a's rows behind `rows` may hold anything. Only `rows` and the columns of the masks are written.
-template <typename C>
-SERAC_AMX void tileAmx(const uint32_t* a, int64_t row, int64_t rows, const uint32_t* b, int64_t pairs, Start start, C* c, int64_t ldc, __mmask16 left, __mmask16 right) {
-  alignas(64) float buffer[kAmxRows * kTileColumns];
-  SERAC_ALL_WRITTEN;
-  const bool low = rows > 16;
-  // Straight from and to memory where no more than the tiles is there and rows are lines of the cache.
-  const bool all = rows == kAmxRows && right == 0xffff;
-  const bool whole = std::is_same_v<C, float> && all && areLines(c, ldc * 4);
-  if (start.data) {
-    const float* from = start.data;
-    int64_t ld = start.ld;
-    if (!all || ld == 0 || !areLines(from, ld * 4)) {
-      for (int64_t r = 0; r < rows; ++r) {
-        _mm512_store_ps(buffer + r * kTileColumns, _mm512_maskz_loadu_ps(left, from + r * ld));
-        _mm512_store_ps(buffer + r * kTileColumns + 16, _mm512_maskz_loadu_ps(right, from + r * ld + 16));
-      }
-      SERAC_ALL_WRITTEN;
-      from = buffer, ld = kTileColumns;
-    }
-    _tile_loadd(0, from, ld * 4);
-    _tile_loadd(1, from + 16, ld * 4);
-    if (low) {
-      _tile_loadd(2, from + 16 * ld, ld * 4);
-      _tile_loadd(3, from + 16 * ld + 16, ld * 4);
-    }
-  } else {
+// Of 32 x 32 sums, in registers 0 to 3, what is wanted: the first `rows`, and the columns of the masks.
+struct Sums {
+  int64_t rows;
+  __mmask16 left, right;
+  bool low() const { return rows > 16; }
+  // Straight from and to memory where no more than the tiles is there and rows are lines of the cache; else by a buffer.
+  bool direct(const float* data, int64_t ld) const { return rows == kAmxRows && right == 0xffff && ld != 0 && areLines(data, ld * 4); }
+};
+
+using SumsBuffer = float[kAmxRows * kTileColumns];
+
+SERAC_AMX inline void beginSums(const Sums& sums, Start start, SumsBuffer& buffer) {
+  const float* from = start.data;
+  int64_t ld = start.ld;
+  if (!from) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
+    return;
   }
+  if (!sums.direct(from, ld)) {
+    for (int64_t r = 0; r < sums.rows; ++r) {
+      _mm512_store_ps(buffer + r * kTileColumns, _mm512_maskz_loadu_ps(sums.left, from + r * ld));
+      _mm512_store_ps(buffer + r * kTileColumns + 16, _mm512_maskz_loadu_ps(sums.right, from + r * ld + 16));
+    }
+    from = buffer, ld = kTileColumns;
+  }
+  SERAC_ALL_WRITTEN;
+  _tile_loadd(0, from, ld * 4);
+  _tile_loadd(1, from + 16, ld * 4);
+  if (!sums.low()) return;
+  _tile_loadd(2, from + 16 * ld, ld * 4);
+  _tile_loadd(3, from + 16 * ld + 16, ld * 4);
+}
+
+template <typename C>
+SERAC_AMX void endSums(const Sums& sums, C* c, int64_t ldc, SumsBuffer& buffer) {
+  float* to = buffer;
+  int64_t ld = kTileColumns;
+  if constexpr (std::is_same_v<C, float>)
+    if (sums.direct(c, ldc)) to = c, ld = ldc;
+  _tile_stored(0, to, ld * 4);
+  _tile_stored(1, to + 16, ld * 4);
+  if (sums.low()) {
+    _tile_stored(2, to + 16 * ld, ld * 4);
+    _tile_stored(3, to + 16 * ld + 16, ld * 4);
+  }
+  SERAC_ALL_WRITTEN;
+  if (to != buffer) return;
+  for (int64_t r = 0; r < sums.rows; ++r) {
+    storeSums(c + r * ldc, sums.left, _mm512_load_ps(buffer + r * kTileColumns));
+    storeSums(c + r * ldc + 16, sums.right, _mm512_load_ps(buffer + r * kTileColumns + 16));
+  }
+}
+
+// c (rows <= 32, 32 columns) = start + a b. Of a, whole tiles of 16 rows are read, `row` words apart, and whole sixteens of pairs of both: of the words
+// behind `pairs` those of b and of a's rows must be 0, and a's rows behind `rows` may hold anything. Only `rows` and the columns of the masks are written.
+template <typename C>
+SERAC_AMX void tileAmx(const uint32_t* a, int64_t row, const Sums& sums, const uint32_t* b, int64_t pairs, Start start, C* c, int64_t ldc) {
+  alignas(64) SumsBuffer buffer;
+  SERAC_ALL_WRITTEN;
+  const bool low = sums.low();
+  beginSums(sums, start, buffer);
   const int64_t stride = row * 4;
   for (int64_t p = 0; p < pairs; p += kAmxPairs, a += kAmxPairs, b += kAmxPairs * kTileColumns) {
     _tile_loadd(6, b, kTileColumns * 4);
@@ -76,19 +107,7 @@ SERAC_AMX void tileAmx(const uint32_t* a, int64_t row, int64_t rows, const uint3
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
-  float* const to = whole ? reinterpret_cast<float*>(c) : buffer;
-  const int64_t ld = whole ? ldc : kTileColumns;
-  _tile_stored(0, to, ld * 4);
-  _tile_stored(1, to + 16, ld * 4);
-  if (low) {
-    _tile_stored(2, to + 16 * ld, ld * 4);
-    _tile_stored(3, to + 16 * ld + 16, ld * 4);
-  }
-  if (whole) return;
-  for (int64_t r = 0; r < rows; ++r) {
-    storeSums(c + r * ldc, left, _mm512_load_ps(buffer + r * kTileColumns));
-    storeSums(c + r * ldc + 16, right, _mm512_load_ps(buffer + r * kTileColumns + 16));
-  }
+  endSums<C>(sums, c, ldc, buffer);
 }
 
 }  // namespace serac

@@ -82,10 +82,9 @@ SERAC_INLINE float expOfNegative(float v) {
   return p * std::bit_cast<float>((exponent + 127) << 23);
 }
 
-// log(1 + t) for t in [0, 1]: 2 atanh(t / (2 + t)) by its series, whose argument is at most 1/3.
+// log(1 + t) for t in [0, 1] from s = t / (2 + t): 2 atanh(s) by its series; s is at most 1/3.
 template <Isa isa>
-SERAC_INLINE float log1pOfUnit(float t) {
-  const float s = t / (2.0f + t);
+SERAC_INLINE float log1pOfShare(float s) {
   const float q = s * s;
   float p = 1.0f / 15;
   p = mulAdd<isa>(p, q, 1.0f / 13);
@@ -96,6 +95,10 @@ SERAC_INLINE float log1pOfUnit(float t) {
   p = mulAdd<isa>(p, q, 1.0f / 3);
   p = mulAdd<isa>(p, q, 1.0f);
   return 2.0f * s * p;
+}
+template <Isa isa>
+SERAC_INLINE float log1pOfUnit(float t) {
+  return log1pOfShare<isa>(t / (2.0f + t));
 }
 
 // A 32-bit mixing function (two multiply-xorshift rounds; constants by C. Wellons' search for low bias).

@@ -20,21 +20,24 @@ SERAC_INLINE float swoosh(float x, SwooshShape shape) {
   return mulAdd<isa>(x, -0.08f, (z > 0 ? z : 0.0f) + tail - shape.offset);
 }
 
-// 1 / (1 + exp(-z)) from e = exp(-|z|); by the sign bit, because a choice between two values would keep the loops from being vectorised.
-SERAC_INLINE float logisticFrom(float e, float z) { return 0.5f + __builtin_copysignf(0.5f - e / (1.0f + e), z); }
+// 1 / (1 + exp(-z)) from e / (1 + e), e = exp(-|z|); by the sign bit, because a choice between two values would keep the loops from being vectorised.
+SERAC_INLINE float logisticFrom(float share, float z) { return 0.5f + __builtin_copysignf(0.5f - share, z); }
 
 // Value and the logistic part g of the derivative, which is g - 0.08.
 template <Isa isa>
 SERAC_INLINE float swooshAndLogistic(float x, SwooshShape shape, float& logistic) {
   const float z = x - shape.shift;
   const float e = expOfNegative<isa>(-__builtin_fabsf(z));
-  logistic = logisticFrom(e, z);
-  return mulAdd<isa>(x, -0.08f, (z > 0 ? z : 0.0f) + log1pOfUnit<isa>(e) - shape.offset);
+  // One division for both e / (1 + e) and e / (2 + e), where it takes most of the time.
+  const float part = e / ((1.0f + e) * (2.0f + e));
+  logistic = logisticFrom(part * (2.0f + e), z);
+  return mulAdd<isa>(x, -0.08f, (z > 0 ? z : 0.0f) + log1pOfShare<isa>(part * (1.0f + e)) - shape.offset);
 }
 
 template <Isa isa>
 SERAC_INLINE float logisticOf(float x, float shift) {
-  return logisticFrom(expOfNegative<isa>(-__builtin_fabsf(x - shift)), x - shift);
+  const float e = expOfNegative<isa>(-__builtin_fabsf(x - shift));
+  return logisticFrom(e / (1.0f + e), x - shift);
 }
 
 // The same by library operators, for the dtypes and devices that have no loop here; x is float or double.
