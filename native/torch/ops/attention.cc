@@ -1,6 +1,6 @@
 // attention_weights: softmax over the sources of query . key + position . encoding(source - target), for frames (T, N, h d).
 // attend: their products with values. Matrices are taken as they lie in memory; scores exist once, as the weights that they become.
-// Under autocast weights are kept in bfloat16; sums and products are in float.
+// Under autocast weights are kept in bfloat16, products are of bfloat16 where the CPU multiplies those, and sums are in float.
 #include "torch/composed/composed.h"
 #include "torch/ops/columnSums.h"
 #include "torch/ops/gemm.h"
@@ -167,11 +167,12 @@ struct Weights : torch::autograd::Function<Weights> {
       const Scratch scratch(isFloatType<T> ? 0 : kTargets * frames), matrix(q.size() + k.size());
       for (int64_t i = first; i < last; ++i) {
         const float *const queries = q.gather(i, matrix.data()), *const keys = k.gather(i, matrix.data() + q.size());
+        const Factor across(!isFloatType<T>, true, frames, k.dim, keys, k.dim);
         for (int64_t begin = 0; begin < frames; begin += kTargets) {
           const int64_t rows = std::min(kTargets, frames - begin), at = (i * frames + begin) * frames;
           float* scores = scratch.data();
           if constexpr (isFloatType<T>) scores = out + at;
-          gemm(false, true, rows, frames, q.dim, queries + begin * q.dim, q.dim, keys, k.dim, 0.0f, scores, frames);
+          gemm(false, rows, queries + begin * q.dim, q.dim, across, nullptr, false, scores, frames);
           for (int64_t r = 0; r < rows; ++r) {
             const int64_t t = begin + r;
             float* const row = scores + r * frames;
@@ -238,9 +239,9 @@ struct Weights : torch::autograd::Function<Weights> {
             }
           }
           float* const product = matrix.data() + q.size();
-          gemm(false, false, frames, q.dim, frames, scores.data(), frames, k.gather(i, matrix.data()), k.dim, 0.0f, product, q.dim);
+          gemm(!isFloatType<T>, false, false, frames, q.dim, frames, scores.data(), frames, k.gather(i, matrix.data()), k.dim, 0.0f, product, q.dim);
           dq.scatter(i, product);
-          gemm(true, false, frames, q.dim, frames, scores.data(), frames, q.gather(i, matrix.data()), q.dim, 0.0f, product, k.dim);
+          gemm(!isFloatType<T>, true, false, frames, q.dim, frames, scores.data(), frames, q.gather(i, matrix.data()), q.dim, 0.0f, product, k.dim);
           dk.scatter(i, product);
         }
     });
@@ -282,28 +283,54 @@ std::tuple<Tensor, Tensor> attentionWeights(const Tensor& query, const Tensor& k
 }
 
 struct Attend : torch::autograd::Function<Attend> {
-  // Matrix i of the weights in float, and its leading dimension.
+  // Matrix i of the weights, multiplied as it lies where the CPU multiplies bfloat16, else in float.
   template <typename T>
-  static std::pair<const float*, int64_t> matrixOf(const Tensor& w, const T* data, int64_t i, const Scratch& scratch) {
-    const T* from = data + i * w.stride(0);
-    if constexpr (isFloatType<T>) return {from, w.stride(1)};
-    const int64_t targets = w.size(1), sources = w.size(2);
-    for (int64_t t = 0; t < targets; ++t) widen(from + t * w.stride(1), scratch.data() + t * sources, sources);
-    return {scratch.data(), sources};
-  }
+  struct Matrices {
+    const T* data;
+    int64_t step, ld, targets, sources;
+    bool narrow = !isFloatType<T> && hasGemmNarrow();
+    explicit Matrices(const Tensor& w) : data(w.data_ptr<T>()), step(w.stride(0)), ld(w.stride(1)), targets(w.size(1)), sources(w.size(2)) {}
+    int64_t roomSize() const { return isFloatType<T> || narrow ? 0 : targets * sources; }
+
+    // y = weights x, or their transpose times x; x and y have `dim` columns.
+    void times(int64_t i, bool transposed, const float* x, int64_t dim, float* y, float* room) const {
+      const int64_t rows = transposed ? sources : targets, terms = transposed ? targets : sources;
+      const T* const from = data + i * step;
+      if constexpr (isFloatType<T>) {
+        gemm(transposed, false, rows, dim, terms, from, ld, x, dim, 0.0f, y, dim);
+      } else if (narrow) {
+        gemmNarrow<T, float, float>(transposed, false, rows, dim, terms, from, ld, x, dim, nullptr, false, y, dim);
+      } else {
+        for (int64_t t = 0; t < targets; ++t) widen(from + t * ld, room + t * sources, sources);
+        gemm(transposed, false, rows, dim, terms, room, sources, x, dim, 0.0f, y, dim);
+      }
+    }
+
+    // Their gradient g x^T, without holes.
+    void gradient(const float* g, const float* x, int64_t dim, T* to, float* room) const {
+      if constexpr (isFloatType<T>) {
+        gemm(false, true, targets, sources, dim, g, dim, x, dim, 0.0f, to, sources);
+      } else if (narrow) {
+        gemmNarrow<float, float, T>(false, true, targets, sources, dim, g, dim, x, dim, nullptr, false, to, sources);
+      } else {
+        gemm(false, true, targets, sources, dim, g, dim, x, dim, 0.0f, room, sources);
+        serac::narrow(room, to, targets * sources);
+      }
+    }
+  };
 
   static Tensor value(const Tensor& weights, const Tensor& values) {
-    const int64_t heads = weights.size(0) / values.size(1), targets = weights.size(1), sources = weights.size(2);
+    const int64_t heads = weights.size(0) / values.size(1);
     const Tensor w = weights.stride(2) == 1 ? weights : weights.contiguous();
-    Tensor y = at::empty({targets, values.size(1), values.size(2)}, values.options().requires_grad(false));
+    Tensor y = at::empty({weights.size(1), values.size(1), values.size(2)}, values.options().requires_grad(false));
     const Frames v(values, heads), out(y, heads);
     forType(w.scalar_type(), [&]<typename T>(T) {
+      const Matrices<T> matrices(w);
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-        const Scratch scratch(isFloatType<T> ? 0 : targets * sources), matrix(v.size() + out.size());
+        const Scratch room(matrices.roomSize()), matrix(v.size() + out.size());
+        float* const product = matrix.data() + v.size();
         for (int64_t i = first; i < last; ++i) {
-          const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
-          float* const product = matrix.data() + v.size();
-          gemm(false, false, targets, v.dim, sources, a, ld, v.gather(i, matrix.data()), v.dim, 0.0f, product, v.dim);
+          matrices.times(i, false, v.gather(i, matrix.data()), v.dim, product, room.data());
           out.scatter(i, product);
         }
       });
@@ -320,26 +347,22 @@ struct Attend : torch::autograd::Function<Attend> {
     const NoAutocast noAutocast;
     const auto saved = ctx->get_saved_variables();
     const Tensor &weights = saved[0], &values = saved[1];
-    const int64_t heads = weights.size(0) / values.size(1), targets = weights.size(1), sources = weights.size(2);
+    const int64_t heads = weights.size(0) / values.size(1), size = weights.size(1) * weights.size(2);
     const Tensor w = weights.stride(2) == 1 ? weights : weights.contiguous();
     const auto options = values.options().requires_grad(false);
     Tensor dweights = weights.requires_grad() ? at::empty(weights.sizes(), options.dtype(weights.scalar_type())) : Tensor(), dvalues = at::empty(values.sizes(), options);
     const Frames v(values, heads), g(grads[0], heads), dv(dvalues, heads);
     forType(w.scalar_type(), [&]<typename T>(T) {
       T* const da = dweights.defined() ? dweights.data_ptr<T>() : nullptr;
+      const Matrices<T> matrices(w);
       at::parallel_for(0, weights.size(0), 1, [&](int64_t first, int64_t last) {
-        const Scratch scratch(isFloatType<T> ? 0 : targets * sources), matrix(g.size() + v.size());
+        const Scratch room(matrices.roomSize()), matrix(g.size() + v.size());
+        float* const value = matrix.data() + g.size();
         for (int64_t i = first; i < last; ++i) {
-          const auto [a, ld] = matrixOf(w, w.data_ptr<T>(), i, scratch);
           const float* const grad = g.gather(i, matrix.data());
-          float* const value = matrix.data() + g.size();
-          gemm(true, false, sources, v.dim, targets, a, ld, grad, v.dim, 0.0f, value, v.dim);
+          matrices.times(i, true, grad, v.dim, value, room.data());
           dv.scatter(i, value);
-          if (!da) continue;
-          float* to = scratch.data();  // the weights are no longer needed
-          if constexpr (isFloatType<T>) to = da + i * targets * sources;
-          gemm(false, true, targets, sources, v.dim, grad, v.dim, v.gather(i, value), v.dim, 0.0f, to, sources);
-          if constexpr (!isFloatType<T>) narrow(to, da + i * targets * sources, targets * sources);
+          if (da) matrices.gradient(grad, v.gather(i, value), v.dim, da + i * size, room.data());
         }
       });
     });
