@@ -35,13 +35,23 @@ bool reachesOut(const Shape& s, int64_t h, int64_t w) {
   return row < 0 || column < 0 || row + s.kernelHeight > s.height || column + s.kernelWidth > s.width;
 }
 
+// Copies numbers; those of one channel are too few for a call.
+void copyNumbers(const float* from, float* to, int64_t n) {
+  switch (n) {
+    case 3: to[2] = from[2]; [[fallthrough]];
+    case 2: to[1] = from[1]; [[fallthrough]];
+    case 1: to[0] = from[0]; return;
+    default: std::memcpy(to, from, sizeof(float) * static_cast<size_t>(n));
+  }
+}
+
 // The patches of output rows [begin, end) of one example.
 void gather(const Shape& s, const float* x, int64_t begin, int64_t end, float* patches) {
   for (int64_t h = begin; h < end; ++h)
     for (int64_t w = 0; w < s.outWidth(); ++w, patches += s.patch()) {
       if (reachesOut(s, h, w)) std::memset(patches, 0, sizeof(float) * static_cast<size_t>(s.patch()));
       forKernelRows(s, h, w, [&](int64_t row, int64_t column, int64_t columns, int64_t offset) {
-        std::memcpy(patches + offset, x + (row * s.width + column) * s.channels, sizeof(float) * static_cast<size_t>(columns * s.channels));
+        copyNumbers(x + (row * s.width + column) * s.channels, patches + offset, columns * s.channels);
       });
     }
 }

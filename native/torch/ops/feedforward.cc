@@ -11,9 +11,12 @@
 namespace serac {
 namespace {
 
-// Hidden values of so many rows stay in the second cache. Gradients of the weights are added to once a tile, which takes its time where weights are not laid
-// out for all tiles.
-int64_t tileRows() { return currentIsa() == Isa::amx ? 128 : 448; }
+// Hidden values of so many rows stay in the second cache, two of them on the way back. Where weights are not laid out for all tiles more rows pay: gradients
+// of the weights are added to once a tile.
+int64_t tileRows(int64_t hidden) {
+  constexpr int64_t kCached = 160 << 10, kMost = 448, kFew = 128;  // numbers, rows
+  return currentIsa() == Isa::amx ? std::clamp(kCached / hidden / 32 * 32, kFew, kMost) : kMost;
+}
 
 // y = x W^T + b for rows of x. The bias is always there.
 struct Layer {
@@ -34,7 +37,7 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     Tensor y = at::empty({places, second.out}, in.options().requires_grad(false));
     const float* from = in.data_ptr<float>();
     float* to = y.data_ptr<float>();
-    const Tiles tiles(places, tileRows());
+    const Tiles tiles(places, tileRows(hidden));
     HiddenSums sums(hidden, tiles.parts, range);
     if (sums.wanted()) first.apply(from, 1, sums.pivot.data());
     tiles.forEach([&](int64_t part, const Tiles::Slice& mine) {
@@ -68,7 +71,7 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     const auto options = in.options().requires_grad(false);
     const Tensor lines = saved[4].defined() ? saved[4] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), options);
-    const Tiles tiles(in.size(0), tileRows());
+    const Tiles tiles(in.size(0), tileRows(hidden));
     Tensor dw1 = at::empty({tiles.parts, hidden, channels}, options), dw2 = at::empty({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
     const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>(), *a = lines.data_ptr<float>(), *b = a + hidden;
     float *to = dx.data_ptr<float>(), *dtaps1 = dw1.data_ptr<float>(), *dtaps2 = dw2.data_ptr<float>(), *dbias = db1.data_ptr<float>();
