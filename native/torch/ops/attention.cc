@@ -36,10 +36,11 @@ struct Frames {
   }
 };
 
-// exp(v) for v <= 0, and exactly 0 for what is so small that it does not count.
+// exp(v) for v <= 0, and exactly 0 for what is so small that it does not count; a NaN stays one.
 template <Isa isa>
 SERAC_INLINE float expOrZero(float v) {
-  return std::bit_cast<float>(std::bit_cast<int32_t>(expOfNegative<isa>(v)) & -static_cast<int32_t>(v > -87.0f));
+  constexpr int32_t kNaN = 0x7fc00000;
+  return std::bit_cast<float>((std::bit_cast<int32_t>(expOfNegative<isa>(v)) & -static_cast<int32_t>(v > -87.0f)) | (kNaN & -static_cast<int32_t>(v != v)));
 }
 
 // One row of scores, in place; `position` are the dims of one target, `encoding` (dims, offsets) begins at the offset of source 0.
@@ -167,7 +168,7 @@ struct Weights : torch::autograd::Function<Weights> {
       const Scratch scratch(isFloatType<T> ? 0 : kTargets * frames), matrix(q.size() + k.size());
       for (int64_t i = first; i < last; ++i) {
         const float *const queries = q.gather(i, matrix.data()), *const keys = k.gather(i, matrix.data() + q.size());
-        const Factor across(!isFloatType<T>, true, frames, k.dim, keys, k.dim);
+        const Factor across(!isFloatType<T>, true, frames, frames, k.dim, keys, k.dim);
         for (int64_t begin = 0; begin < frames; begin += kTargets) {
           const int64_t rows = std::min(kTargets, frames - begin), at = (i * frames + begin) * frames;
           float* scores = scratch.data();

@@ -14,6 +14,7 @@ struct Shape {
   int64_t out, kernelHeight, kernelWidth, strideHeight, strideWidth, padHeight, padWidth;
   int64_t outHeight() const { return (height + 2 * padHeight - kernelHeight) / strideHeight + 1; }
   int64_t outWidth() const { return (width + 2 * padWidth - kernelWidth) / strideWidth + 1; }
+  int64_t places() const { return batch * outHeight() * outWidth(); }
   int64_t patch() const { return kernelHeight * kernelWidth * channels; }
   // Rows of outputs in a tile: its patches take about a quarter of a megabyte.
   int64_t tile() const { return std::max<int64_t>(1, (int64_t{1} << 16) / std::max<int64_t>(1, patch() * outWidth())); }
@@ -78,7 +79,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
     const Tensor in = channelsLast(x), w = channelsLast(weight), b = bias.has_value() ? bias->contiguous() : Tensor();
     Tensor y = at::empty({s.batch, s.outHeight(), s.outWidth(), s.out}, in.options().requires_grad(false));
     const float *from = in.data_ptr<float>(), *start = b.defined() ? b.data_ptr<float>() : nullptr;
-    const Factor kernels(narrow, true, s.out, s.patch(), w.data_ptr<float>(), s.patch());
+    const Factor kernels(narrow, true, s.places(), s.out, s.patch(), w.data_ptr<float>(), s.patch());
     float* to = y.data_ptr<float>();
     const int64_t tile = s.tile(), tiles = (s.outHeight() + tile - 1) / tile, rowSize = s.outWidth() * s.out;
     at::parallel_for(0, s.batch * tiles, 1, [&](int64_t first, int64_t last) {
@@ -115,7 +116,7 @@ struct Convolution : torch::autograd::Function<Convolution> {
     const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), s.batch));
     Tensor dw = at::zeros({parts, s.out, s.patch()}, w.options().requires_grad(false));
     const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>();
-    const Factor kernels(narrow, false, s.patch(), s.out, w.data_ptr<float>(), s.patch());
+    const Factor kernels(narrow, false, s.places(), s.patch(), s.out, w.data_ptr<float>(), s.patch());
     float *to = down ? dx.data_ptr<float>() : nullptr, *dtaps = dw.data_ptr<float>();
     const int64_t tile = s.tile(), rowSize = s.outWidth() * s.out, planeSize = s.height * s.width * s.channels;
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {

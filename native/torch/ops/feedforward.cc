@@ -15,7 +15,7 @@ namespace {
 // of the weights are added to once a tile.
 int64_t tileRows(int64_t hidden) {
   constexpr int64_t kCached = 160 << 10, kMost = 448, kFew = 128;  // numbers, rows
-  return currentIsa() == Isa::amx ? std::clamp(kCached / hidden / 32 * 32, kFew, kMost) : kMost;
+  return currentIsa() == Isa::amx ? std::clamp(kCached / std::max<int64_t>(1, hidden) / 32 * 32, kFew, kMost) : kMost;
 }
 
 // y = x W^T + b for rows of x. The bias is always there.
@@ -23,7 +23,7 @@ struct Layer {
   const float *weight, *bias;
   int64_t in, out;
   Factor forwards;
-  Layer(const Tensor& w, const Tensor& b) : weight(w.data_ptr<float>()), bias(b.data_ptr<float>()), in(w.size(1)), out(w.size(0)), forwards(false, true, out, in, weight, in) {}
+  Layer(const Tensor& w, const Tensor& b, int64_t rows) : weight(w.data_ptr<float>()), bias(b.data_ptr<float>()), in(w.size(1)), out(w.size(0)), forwards(false, true, rows, out, in, weight, in) {}
   void apply(const float* x, int64_t rows, float* y) const { gemm(false, rows, x, in, forwards, bias, false, y, out); }
 };
 
@@ -31,8 +31,9 @@ struct Layer {
 struct Feedforward : torch::autograd::Function<Feedforward> {
   // y, and the balancer's lines (2, hidden) where `range` has five numbers.
   static std::pair<Tensor, Tensor> value(const Tensor& in, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, const Tensor& drop, const std::vector<double>& range) {
-    const Layer first(w1, b1), second(w2, b2);
-    const int64_t places = in.size(0), hidden = first.out;
+    const int64_t places = in.size(0);
+    const Layer first(w1, b1, places), second(w2, b2, places);
+    const int64_t hidden = first.out;
     const Kept kept(drop);
     Tensor y = at::empty({places, second.out}, in.options().requires_grad(false));
     const float* from = in.data_ptr<float>();
@@ -65,13 +66,14 @@ struct Feedforward : torch::autograd::Function<Feedforward> {
     const Tensor &in = saved[0], &w1 = saved[1], &b1 = saved[2], &w2 = saved[3];
     const Tensor grad = grads[0].contiguous();
     const Kept kept(saved[5]);
-    const Layer first(w1, b1);
+    const int64_t places = in.size(0);
+    const Layer first(w1, b1, places);
     const int64_t channels = first.in, hidden = first.out, out = w2.size(0);
-    const Factor back1(false, false, channels, hidden, first.weight, channels), back2(false, false, hidden, out, w2.data_ptr<float>(), hidden);
+    const Factor back1(false, false, places, channels, hidden, first.weight, channels), back2(false, false, places, hidden, out, w2.data_ptr<float>(), hidden);
     const auto options = in.options().requires_grad(false);
     const Tensor lines = saved[4].defined() ? saved[4] : at::zeros({2, hidden}, options);
     Tensor dx = at::empty(in.sizes(), options);
-    const Tiles tiles(in.size(0), tileRows(hidden));
+    const Tiles tiles(places, tileRows(hidden));
     Tensor dw1 = at::empty({tiles.parts, hidden, channels}, options), dw2 = at::empty({tiles.parts, out, hidden}, options), db1 = at::zeros({tiles.parts, hidden}, options);
     const float *from = in.data_ptr<float>(), *up = grad.data_ptr<float>(), *a = lines.data_ptr<float>(), *b = a + hidden;
     float *to = dx.data_ptr<float>(), *dtaps1 = dw1.data_ptr<float>(), *dtaps2 = dw2.data_ptr<float>(), *dbias = db1.data_ptr<float>();

@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "torch/ops/isa.h"
 
@@ -66,10 +65,11 @@ void gemm(bool narrow, bool transposeA, bool transposeB, int64_t m, int64_t n, i
     gemm(transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc);
 }
 
-Factor::Factor(bool narrow, bool across, int64_t columns, int64_t terms, const float* b, int64_t ldb) : transposed(across), n(columns), k(terms), data(b), ld(ldb) {
+Factor::Factor(bool narrow, bool across, int64_t rows, int64_t columns, int64_t terms, const float* b, int64_t ldb) : transposed(across), n(columns), k(terms), data(b), ld(ldb) {
+  constexpr int64_t kMany = 256;  // with fewer rows laying out takes longer than it spares
   if (narrow && hasGemmNarrow())
     packed.emplace(transposed, n, k, data, ld);
-  else if (paysGemmSplit(std::numeric_limits<int64_t>::max(), n, k))
+  else if (rows >= kMany && paysGemmSplit(rows, n, k))
     panels.emplace(transposed, n, k, data, ld);
 }
 

@@ -23,7 +23,8 @@ void gemm(bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, con
 // The same with elements rounded to bfloat16 where `narrow` and the CPU multiplies those.
 void gemm(bool narrow, bool transposeA, bool transposeB, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
 
-// A matrix b (k, n), or transposed (n, k), of several products, laid out once for those that need it. Its memory must stay.
+// A matrix b (k, n), or transposed (n, k), of several products, laid out once for those that need it, and where all their `rows` are so many that it pays.
+// Its memory must stay.
 struct Factor {
   bool transposed;
   int64_t n, k;
@@ -31,7 +32,7 @@ struct Factor {
   int64_t ld;
   std::optional<Packed> packed;       // for products of bfloat16,
   std::optional<SplitPanels> panels;  // or of pieces in bfloat16
-  Factor(bool narrow, bool transposed, int64_t n, int64_t k, const float* b, int64_t ldb);
+  Factor(bool narrow, bool transposed, int64_t rows, int64_t n, int64_t k, const float* b, int64_t ldb);
 };
 // c (m, n) = a (m, k) b, plus c where `add`, else plus `start` (n) in every row, where it is given.
 void gemm(bool transposeA, int64_t m, const float* a, int64_t lda, const Factor& b, const float* start, bool add, float* c, int64_t ldc);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kTerms = 128, kRows = 448;  // of a block, at most
 constexpr int64_t kPanelWords = kTerms / kTileTerms * kChunkWords;
+constexpr int64_t kChained = 512;  // terms whose blocks go on from the sums before; what follows is summed from 0 and added, lest long sums lose digits
 constexpr int64_t kLaidOut = int64_t{2} << 20;  // words of b that may be laid out before, 8 MiB
 
 thread_local Room<uint32_t> tRows, tColumns;
@@ -79,13 +80,14 @@ void multiply(const Operand& a, const Columns& b, Range rows, Range columns, con
       (a.transposed ? splitPanel<true, true> : splitPanel<false, false>)(a.at(rows.begin + i, term), a.ld, std::min(kPanelLines, rows.size() - i), b.terms(term), left + i / kPanelLines * kPanelWords);
     for (int64_t j = columns.begin; j < columns.end; j += kPanelLines) {
       const uint32_t* const right = b.panel(term, j, room);
-      const bool more = add || term > 0;
-      if (start && !more)
+      const bool added = add || term >= kChained, begins = term == 0 && !add;
+      if (start && begins)
         for (int64_t row = 0; row < kPanelLines; ++row) std::copy_n(start + j, b.count(j), begin + row * kPanelLines);
       for (int64_t i = 0; i < rows.size(); i += kPanelLines) {
         float* const to = c + (rows.begin + i) * ldc + j;
         const Sums sums{std::min(kPanelLines, rows.size() - i), maskOf(b.count(j)), maskOf(b.count(j) - 16)};
-        splitTile(left + i / kPanelLines * kPanelWords, right, chunks, sums, more ? Start{to, ldc} : Start{start ? begin : nullptr, kPanelLines}, to, ldc);
+        const Start from = begins ? Start{start ? begin : nullptr, kPanelLines} : Start{added ? nullptr : to, ldc};
+        splitTile(left + i / kPanelLines * kPanelWords, right, chunks, sums, from, added, to, ldc);
       }
     }
   }
@@ -93,9 +95,10 @@ void multiply(const Operand& a, const Columns& b, Range rows, Range columns, con
 
 void multiply(const Operand& a, Columns b, int64_t m, const float* start, bool add, float* c, int64_t ldc) {
   const int64_t threads = at::in_parallel_region() || m * b.n * b.k < 1'000'000 ? 1 : at::get_num_threads();
-  // Each thread as many parts, which do not change the result: by rows, or, of few rows, by columns.
-  const bool byColumns = m < kPanelLines * threads && b.n > m;
-  const int64_t size = byColumns ? b.n : m, part = partOf(size, blocksOf(blocksOf(size, kRows), threads) * threads), parts = blocksOf(size, part);
+  // Each thread as many parts, which do not change the result: by rows, or, of few rows, by columns. Then every thread lays out all of a, and b's columns only
+  // where it needs them.
+  const bool byColumns = threads > 1 && m < b.n && m <= (b.laidOut ? kPanelLines * threads : kRows);
+  const int64_t size = byColumns ? b.n : m, part = partOf(size, byColumns ? threads : blocksOf(blocksOf(m, kRows), threads) * threads), parts = blocksOf(size, part);
   at::Tensor room;
   if (!b.laidOut && !byColumns && parts > 1 && b.size() <= kLaidOut) {
     room = at::empty({b.size()}, at::kInt);

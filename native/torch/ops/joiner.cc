@@ -59,7 +59,7 @@ struct JoinerLogProbs : torch::autograd::Function<JoinerLogProbs> {
     Tensor logits = at::empty({count, vocabulary}, options), norms = at::empty({count}, options), picked = at::empty(ranges.sizes(), options), blanks = at::empty(ranges.sizes(), options);
     float *x = logits.data_ptr<float>(), *norm = norms.data_ptr<float>(), *to = picked.data_ptr<float>(), *toBlank = blanks.data_ptr<float>();
     const float* b = bias.data_ptr<float>();
-    const Factor toLogits(narrow, true, vocabulary, channels, weight.data_ptr<float>(), channels);
+    const Factor toLogits(narrow, true, count, vocabulary, channels, weight.data_ptr<float>(), channels);
     const int64_t* ids = symbols.data_ptr<int64_t>();
     at::parallel_for(0, (count + kTileRows - 1) / kTileRows, 1, [&](int64_t first, int64_t last) {
       const Scratch z(kTileRows * channels);
@@ -103,7 +103,7 @@ struct JoinerLogProbs : torch::autograd::Function<JoinerLogProbs> {
     const auto options = am.options().requires_grad(false);
     Tensor dam = at::zeros(am.sizes(), options), dlm = at::zeros({parts, lm.numel()}, options), dweight = at::zeros({parts, vocabulary, channels}, options), dbias = at::zeros({parts, vocabulary}, options);
     const float *x = logits.data_ptr<float>(), *norm = norms.data_ptr<float>(), *g = gradPicked.data_ptr<float>(), *gb = gradBlanks.data_ptr<float>();
-    const Factor back(narrow, false, channels, vocabulary, weight.data_ptr<float>(), channels);
+    const Factor back(narrow, false, count, channels, vocabulary, weight.data_ptr<float>(), channels);
     const int64_t* ids = symbols.data_ptr<int64_t>();
     float *toAm = dam.data_ptr<float>(), *toLm = dlm.data_ptr<float>(), *toWeight = dweight.data_ptr<float>(), *toBias = dbias.data_ptr<float>();
     at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {

@@ -67,11 +67,12 @@ SERAC_AMX inline void beginSums(const Sums& sums, Start start, SumsBuffer& buffe
   _tile_loadd(3, from + 16 * ld + 16, ld * 4);
 }
 
-template <typename C>
+// To c, or, of float, added to it.
+template <typename C, bool add = false>
 SERAC_AMX void endSums(const Sums& sums, C* c, int64_t ldc, SumsBuffer& buffer) {
   float* to = buffer;
   int64_t ld = kTileColumns;
-  if constexpr (std::is_same_v<C, float>)
+  if constexpr (std::is_same_v<C, float> && !add)
     if (sums.direct(c, ldc)) to = c, ld = ldc;
   _tile_stored(0, to, ld * 4);
   _tile_stored(1, to + 16, ld * 4);
@@ -82,8 +83,13 @@ SERAC_AMX void endSums(const Sums& sums, C* c, int64_t ldc, SumsBuffer& buffer) 
   SERAC_ALL_WRITTEN;
   if (to != buffer) return;
   for (int64_t r = 0; r < sums.rows; ++r) {
-    storeSums(c + r * ldc, sums.left, _mm512_load_ps(buffer + r * kTileColumns));
-    storeSums(c + r * ldc + 16, sums.right, _mm512_load_ps(buffer + r * kTileColumns + 16));
+    __m512 left = _mm512_load_ps(buffer + r * kTileColumns), right = _mm512_load_ps(buffer + r * kTileColumns + 16);
+    if constexpr (add) {
+      left = _mm512_add_ps(left, _mm512_maskz_loadu_ps(sums.left, c + r * ldc));
+      right = _mm512_add_ps(right, _mm512_maskz_loadu_ps(sums.right, c + r * ldc + 16));
+    }
+    storeSums(c + r * ldc, sums.left, left);
+    storeSums(c + r * ldc + 16, sums.right, right);
   }
 }
 

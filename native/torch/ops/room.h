@@ -19,6 +19,7 @@ class Room {
     if (count > size_) {
       const size_t bytes = (sizeof(T) * static_cast<size_t>(count) + kLine - 1) / kLine * kLine;
       kept_.reset();
+      size_ = 0;
       kept_.reset(static_cast<T*>(std::aligned_alloc(kLine, bytes)));
       TORCH_CHECK(kept_, "no memory for ", bytes, " bytes");
       std::memset(kept_.get(), 0, bytes);

@@ -33,8 +33,9 @@ SERAC_AMX inline void multiply(bool low, bool right) {
   if (low && right) _tile_dpbf16ps(3, 5, 7);
 }
 
-// c = start + a b of panels of so many chunks. Of the nine products of pieces three are left out, each below 2^-26 of the numbers' product.
-SERAC_AMX inline void splitTile(const uint32_t* a, const uint32_t* b, int64_t chunks, const Sums& sums, Start start, float* c, int64_t ldc) {
+// c = start + a b of panels of so many chunks, or c + start + a b where `add`. Of the nine products of pieces three are left out, which
+// together are 2^-24 of the numbers' product at most.
+SERAC_AMX inline void splitTile(const uint32_t* a, const uint32_t* b, int64_t chunks, const Sums& sums, Start start, bool add, float* c, int64_t ldc) {
   alignas(64) SumsBuffer buffer;
   const bool low = sums.low(), right = sums.right != 0;
   beginSums(sums, start, buffer);
@@ -53,7 +54,10 @@ SERAC_AMX inline void splitTile(const uint32_t* a, const uint32_t* b, int64_t ch
     loadA(a, 0, low);
     multiply(low, right);
   }
-  endSums<float>(sums, c, ldc, buffer);
+  if (add)
+    endSums<float, true>(sums, c, ldc, buffer);
+  else
+    endSums<float>(sums, c, ldc, buffer);
 }
 
 }  // namespace serac

@@ -43,7 +43,7 @@ test.runIf(describeLibtorch().isa === "amx")("of pieces in bfloat16 have the sam
   const [a, b, up] = [randn([1000, 150], { generator }), randn([333, 150], { generator }), randn([1000, 333], { generator })];
   const before = threads();
   try {
-    const [one, ...others] = [1, 2, 3].map((count) => {
+    const [one, ...others] = [1, 2, 3, 5].map((count) => {
       setThreads(count);
       const { y, grads } = gradients((x, w) => ops.linear(x, w), [a, b], up);
       return [y, ...grads].map((x) => x.toArray());
@@ -68,6 +68,7 @@ test.runIf(isas().includes("amx"))("of pieces in bfloat16 are no less exact than
       [448, 384, 128],
       [256, 96, 1024],
       [70, 500, 33],
+      [96, 96, 5000],
     ] as const) {
       const matrices: [Tensor, Tensor, Tensor] = [spread(m, k), spread(n, k), spread(m, n)];
       expect(mean("amx", matrices)).toBeLessThan(1.05 * mean("avx512bf16", matrices));
@@ -84,4 +85,29 @@ test("a NaN stays one, an infinite number never becomes finite, and large and sm
   expect(at(Number.POSITIVE_INFINITY).isfinite().any().item()).toBe(0);
   for (const value of [3e38, -1e30, 1.2345678, 1e-20, -1e-29]) expect(at(value)).toBeAllClose(at(1).mul(value), { rtol: 3e-7, atol: 0 });
   for (const value of [1e-33, -1e-36]) expect(at(value)).toBeAllClose(at(1).mul(value), { rtol: 0.01, atol: 0 }); // sums of pieces have no numbers below the normal range
+});
+
+test.runIf(isas().includes("amx"))("long sums of one sign lose no more digits than twice those of float", () => {
+  const before = describeLibtorch().isa;
+  const positive = randn([192, 20000], { generator: new Generator(3) }).abs();
+  const [a, b] = [positive.slice(0, 0, 96), positive.slice(0, 96)];
+  const exact = a.to({ dtype: "float64" }).matmul(b.to({ dtype: "float64" }).t());
+  const off = (isa: string): number => {
+    torchAddon().setIsa(isa);
+    return ops.linear(a, b).to({ dtype: "float64" }).sub(exact).div(exact).norm().item();
+  };
+  try {
+    expect(off("amx")).toBeLessThan(2 * off("avx512bf16"));
+  } finally {
+    torchAddon().setIsa(before);
+  }
+});
+
+test("a key that is not a number makes every weight of its utterance one that is not", () => {
+  for (const frames of [7, 70]) {
+    const keys = cat([zeros([frames - 1, 2, 48]), cat([full([1, 1, 48], Number.NaN), zeros([1, 1, 48])], 1)], 0);
+    const [weights] = ops.attentionWeights(zeros([frames, 2, 48]), keys, null, null, null, 1);
+    expect(weights.isnan().sum().item()).toBe(frames * frames);
+    expect(weights.select(0, 0).isnan().all().item()).toBe(1);
+  }
 });
