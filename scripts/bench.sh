@@ -16,6 +16,6 @@ for name in "${names[@]}"; do
   echo "== $name"
   node --expose-gc "build/bench/bench/$name.js" | tee build/bench/output
   case $name in
-    train-step | decode-step | parts) node scripts/write-benchmarks.mjs "$name" <build/bench/output ;;  # what docs/benchmarks.md reports
+    train-step | decode-step | parts | products) node scripts/write-benchmarks.mjs "$name" <build/bench/output ;;  # what docs/benchmarks.md reports
   esac
 done
