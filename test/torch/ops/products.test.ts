@@ -87,20 +87,11 @@ test("a NaN stays one, an infinite number never becomes finite, and large and sm
   for (const value of [1e-33, -1e-36]) expect(at(value)).toBeAllClose(at(1).mul(value), { rtol: 0.01, atol: 0 }); // sums of pieces have no numbers below the normal range
 });
 
-test.runIf(isas().includes("amx"))("long sums of one sign lose no more digits than twice those of float", () => {
-  const before = describeLibtorch().isa;
+test("sums of 20,000 terms of one sign are off by less than 3e-7 on average, not by what a single chain of sums loses", () => {
   const positive = randn([192, 20000], { generator: new Generator(3) }).abs();
   const [a, b] = [positive.slice(0, 0, 96), positive.slice(0, 96)];
   const exact = a.to({ dtype: "float64" }).matmul(b.to({ dtype: "float64" }).t());
-  const off = (isa: string): number => {
-    torchAddon().setIsa(isa);
-    return ops.linear(a, b).to({ dtype: "float64" }).sub(exact).div(exact).norm().item();
-  };
-  try {
-    expect(off("amx")).toBeLessThan(2 * off("avx512bf16"));
-  } finally {
-    torchAddon().setIsa(before);
-  }
+  expect(ops.linear(a, b).to({ dtype: "float64" }).sub(exact).div(exact).square().mean().sqrt().item()).toBeLessThan(3e-7);
 });
 
 test("a key that is not a number makes every weight of its utterance one that is not", () => {
